@@ -1,0 +1,1 @@
+//! padproof proves that padding a MoE layer keeps its outputs.

@@ -1,0 +1,2 @@
+//! The padproof command.
+fn main() {}
