@@ -1,1 +1,4 @@
-//! padproof proves that padding a MoE layer keeps its outputs.
+//! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
+
+pub mod num;
+pub mod terms;
