@@ -2,5 +2,6 @@
 
 pub mod num;
 pub mod plan;
+pub mod rule;
 pub mod tensor;
 pub mod terms;
