@@ -1,4 +1,5 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
+pub mod case;
 pub mod num;
 pub mod terms;

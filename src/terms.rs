@@ -262,7 +262,10 @@ impl Activation {
 
     /// Whether dyadic inputs give an output without rounding (polynomial or piecewise linear).
     pub const fn exact(self) -> bool {
-        matches!(self, Activation::Relu2 | Activation::Relu | Activation::Identity)
+        matches!(
+            self,
+            Activation::Relu2 | Activation::Relu | Activation::Identity
+        )
     }
 }
 
