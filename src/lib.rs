@@ -2,4 +2,6 @@
 
 pub mod case;
 pub mod num;
+pub mod plan;
+pub mod tensor;
 pub mod terms;

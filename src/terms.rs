@@ -470,3 +470,36 @@ words! {
         Edge = "edge",
     }
 }
+
+/// What a layer computes besides its sizes: read alike by reference and subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numerics {
+    /// Router.
+    pub route: Route,
+    /// Expert groups of a grouped router, else 1.
+    pub groups: u64,
+    /// Groups kept, else 1.
+    pub keep: u64,
+    /// routed_scaling_factor in thousandths.
+    pub factor: u64,
+    /// Quantisation of the expert's input on the fly.
+    pub qx: ActQuant,
+    /// Quantisation of the intermediate on the fly.
+    pub qh: ActQuant,
+    /// Whether the intermediate is rounded to bf16.
+    pub mid_bf16: bool,
+}
+
+impl Default for Numerics {
+    fn default() -> Self {
+        Numerics {
+            route: Route::SoftmaxRenorm,
+            groups: 1,
+            keep: 1,
+            factor: 1000,
+            qx: ActQuant::None,
+            qh: ActQuant::None,
+            mid_bf16: false,
+        }
+    }
+}

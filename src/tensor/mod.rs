@@ -1,0 +1,7 @@
+//! Owns bytes with a logical shape, guards around them and poison inside; gives ndarray views.
+//!
+//! It must not interpret formats. Layer 3.
+
+mod buffer;
+
+pub use buffer::{Logical, Output, RouterInput, Tensor};
