@@ -3,5 +3,6 @@
 pub mod case;
 pub mod num;
 pub mod plan;
+pub mod rng;
 pub mod tensor;
 pub mod terms;
