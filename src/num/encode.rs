@@ -84,7 +84,8 @@ pub enum ScaleRounding {
     Floor,
     /// The nearer one; 1.5 times a power of two goes to the even code.
     NearestEven,
-    /// The nearer one; 1.5 times a power of two goes up (ml_dtypes).
+    /// The nearer one; 1.5 times a power of two goes up. Between 2^-127 and 2^-126, where f32 is
+    /// subnormal, everything goes up (both as ml_dtypes 0.6 does, tests/data/ml_dtypes).
     NearestUp,
     /// The upper one.
     Ceil,
@@ -275,7 +276,7 @@ fn encode_scale(value: f64, policy: ScaleEncode) -> u32 {
     let up = match policy.rounding {
         ScaleRounding::Floor => false,
         ScaleRounding::NearestEven => fraction > half || fraction == half && floor & 1 == 1,
-        ScaleRounding::NearestUp => fraction >= half,
+        ScaleRounding::NearestUp => fraction >= half || floor == 0 && fraction > 0,
         ScaleRounding::Ceil => fraction > 0,
     };
     let code = (floor + i32::from(up)).max(0) as u32;
