@@ -1,7 +1,9 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
+pub mod case;
 pub mod num;
 pub mod plan;
+pub mod rng;
 pub mod rule;
 pub mod tensor;
 pub mod terms;

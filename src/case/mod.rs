@@ -2,8 +2,12 @@
 //!
 //! It must not derive anything: sizes that follow from these come from `plan`. Layer 2.
 
+mod error;
 mod line;
 mod types;
+mod valid;
 
-pub use line::ParseError;
+pub use error::ParseError;
+pub use line::KEYS;
 pub use types::{Case, PadSpec, Scheme};
+pub use valid::{InvalidCase, SIZE_MAX};
