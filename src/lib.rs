@@ -5,5 +5,6 @@ pub mod r#gen;
 pub mod num;
 pub mod plan;
 pub mod rng;
+pub mod suite;
 pub mod tensor;
 pub mod terms;
