@@ -16,7 +16,7 @@ pub struct SuiteError {
     pub line: usize,
     /// What is wrong there.
     #[source]
-    pub fault: Fault,
+    pub fault: Box<Fault>,
 }
 
 /// What is wrong at a place in a suite file.

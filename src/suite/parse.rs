@@ -5,7 +5,9 @@
 use super::entry::{CaseEntry, Expect, Suite};
 use super::error::{Fault, SuiteError};
 use super::plan_entry::{PlanEntry, PlanExpect, PlanModel};
-use super::raw::{ENTRY_KEYS, OneOrMany, RawCase, RawModel, RawPlan, RawPlanExpect, RawSuite};
+use super::raw::{
+    ENTRY_KEYS, OneOrMany, RawCase, RawHead, RawModel, RawPlan, RawPlanExpect, RawSuite,
+};
 use super::sweep;
 use crate::case::{Case, KEYS};
 use crate::plan::Fit;
@@ -34,7 +36,11 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
     };
     let at = |line: usize| {
         let file = file.to_owned();
-        move |fault| SuiteError { file, line, fault }
+        move |fault| SuiteError {
+            file,
+            line,
+            fault: Box::new(fault),
+        }
     };
     let raw: RawSuite = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_at(span.start));
@@ -42,7 +48,7 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
         at(line)(Fault::Toml { message })
     })?;
-    let mut suite = head(&raw).map_err(at(1))?;
+    let mut suite = head(raw.suite.get_ref()).map_err(at(line_at(raw.suite.span().start)))?;
     suite.file = file.to_owned();
     let mut builder = Builder {
         suite,
@@ -59,7 +65,7 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
     entries.extend(
         raw.plan
             .into_iter()
-            .map(|e| (e.span().start, RawEntry::Plan(e.into_inner()))),
+            .map(|e| (e.span().start, RawEntry::Plan(Box::new(e.into_inner())))),
     );
     entries.sort_by_key(|(start, _)| *start);
     for (start, entry) in entries {
@@ -67,7 +73,7 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
         let added = match entry {
             RawEntry::Case(raw) => builder.add_case(raw),
             RawEntry::Sweep(raw) => builder.add_sweep(&raw),
-            RawEntry::Plan(raw) => builder.add_plan(raw),
+            RawEntry::Plan(raw) => builder.add_plan(*raw),
         };
         added.map_err(at(builder.line))?;
     }
@@ -77,15 +83,14 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
 enum RawEntry {
     Case(RawCase),
     Sweep(BTreeMap<String, Value>),
-    Plan(RawPlan),
+    Plan(Box<RawPlan>),
 }
 
 fn unwrap_sweep(entry: Spanned<BTreeMap<String, Value>>) -> (usize, RawEntry) {
     (entry.span().start, RawEntry::Sweep(entry.into_inner()))
 }
 
-fn head(raw: &RawSuite) -> Result<Suite, Fault> {
-    let head = &raw.suite;
+fn head(head: &RawHead) -> Result<Suite, Fault> {
     name(&head.name)?;
     let vacuous_max = head.vacuous_max.unwrap_or(VACUOUS_MAX);
     let shares = head

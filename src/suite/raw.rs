@@ -12,7 +12,7 @@ pub(super) const ENTRY_KEYS: &[&str] = &["name", "line", "expect", "why", "link"
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSuite {
-    pub(super) suite: RawHead,
+    pub(super) suite: Spanned<RawHead>,
     #[serde(default)]
     pub(super) case: Vec<Spanned<RawCase>>,
     /// Sweeps mix entry keys and case keys, so they are sorted out by hand.
