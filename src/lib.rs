@@ -1,6 +1,7 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
 pub mod case;
+pub mod fill;
 pub mod r#gen;
 pub mod num;
 pub mod plan;
