@@ -243,14 +243,16 @@ fn magnitude(spec: Spec, value: f64, ties_toward_zero: bool) -> u64 {
     // Scale so that one step of the type is 1; both factors are powers of two, so this is exact
     // but for values far below half a step, which stay far below it.
     let steps = size * power_of_two(spec.mantissa_bits as i32 - exponent);
-    // Adding 2^52 leaves no bits below 1: the addition itself rounds to nearest even.
+    // Adding 2^52 leaves no bits below 1: the addition itself rounds to nearest even, and the
+    // integer stands in the low bits.
     const INTEGERS: f64 = 4_503_599_627_370_496.0;
-    let mut rounded = (steps + INTEGERS) - INTEGERS;
-    if ties_toward_zero && rounded - steps == 0.5 {
-        rounded -= 1.0;
+    let sum = steps + INTEGERS;
+    let mut rounded = sum.to_bits() - INTEGERS.to_bits();
+    if ties_toward_zero && (sum - INTEGERS) - steps == 0.5 {
+        rounded -= 1;
     }
     // The significand's leading one adds itself to the exponent field, and so does a carry.
-    (((exponent - spec.exponent_min()) as u64) << spec.mantissa_bits) + rounded as u64
+    (((exponent - spec.exponent_min()) as u64) << spec.mantissa_bits) + rounded
 }
 
 fn encode_scale(value: f64, policy: ScaleEncode) -> u32 {

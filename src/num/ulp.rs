@@ -24,3 +24,38 @@ fn rank(value: f32) -> i64 {
         magnitude
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ulp_distance;
+
+    #[test]
+    fn zeros_of_both_signs_are_one_point() {
+        assert_eq!(ulp_distance(0.0, -0.0), 0);
+        let least = f32::from_bits(1);
+        assert_eq!(ulp_distance(0.0, least), 1);
+        assert_eq!(ulp_distance(-0.0, -least), 1);
+        assert_eq!(ulp_distance(-least, least), 2);
+    }
+
+    #[test]
+    fn distance_counts_steps_across_exponents() {
+        assert_eq!(ulp_distance(1.0, 1.0), 0);
+        assert_eq!(ulp_distance(1.0, 1f32.next_up()), 1);
+        assert_eq!(ulp_distance(1f32.next_down(), 1f32.next_up()), 2);
+        assert_eq!(ulp_distance(1.0, 2.0), 1 << 23);
+        assert_eq!(ulp_distance(-1.0, 1.0), 2 * 0x3F80_0000);
+        assert_eq!(ulp_distance(f32::MAX, f32::INFINITY), 1);
+        assert_eq!(
+            ulp_distance(f32::NEG_INFINITY, f32::INFINITY),
+            2 * 0x7F80_0000
+        );
+    }
+
+    #[test]
+    fn nan_is_near_nan_only() {
+        assert_eq!(ulp_distance(f32::NAN, -f32::NAN), 0);
+        assert_eq!(ulp_distance(f32::NAN, f32::INFINITY), u64::MAX);
+        assert_eq!(ulp_distance(0.0, f32::NAN), u64::MAX);
+    }
+}
