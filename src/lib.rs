@@ -1,15 +1,12 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
 pub mod case;
-pub mod num;
-pub mod plan;
-pub mod rng;
-pub mod rule;
 pub mod fill;
 pub mod r#gen;
 pub mod num;
 pub mod plan;
 pub mod rng;
+pub mod rule;
 pub mod suite;
 pub mod tensor;
 pub mod terms;
