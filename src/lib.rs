@@ -1,7 +1,10 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
 pub mod case;
+pub mod r#gen;
 pub mod num;
 pub mod plan;
+pub mod rng;
+pub mod suite;
 pub mod tensor;
 pub mod terms;

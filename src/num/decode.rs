@@ -1,0 +1,147 @@
+//! Decodes one stored code to the f32 it stands for; every element type fits f32 exactly.
+//!
+//! It must not read bytes or nibbles; `bulk` and `nibble` do. Layer 0.
+
+use super::Dtype;
+use super::spec::{Spec, Special};
+
+const F32_NAN: u32 = 0x7FC0_0000;
+const F32_INFINITY: u32 = 0x7F80_0000;
+
+/// How a reader takes the extreme codes of E8M0 (facts/upstream-padding.md 0.3, facts/peers.md 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum E8m0Nan {
+    /// Code 255 is NaN: the specification, ml_dtypes, torch, aiter.
+    #[default]
+    Nan,
+    /// Code 255 is infinity: transformers, mlx, flashinfer's fallback.
+    Infinity,
+    /// The code is put in the exponent field as it is: code 255 is infinity and code 0 is zero.
+    ExponentShift,
+}
+
+impl Dtype {
+    /// The value of a code, exactly. Bits of `code` above the type's width are ignored.
+    ///
+    /// E8M0 code 255 is NaN and code 0 is 2^-127, a subnormal f32. NaN payloads of F32, F16,
+    /// Bf16 and E5M2 are kept.
+    #[inline]
+    pub fn decode(self, code: u32) -> f32 {
+        match self {
+            Dtype::F32 => f32::from_bits(code),
+            Dtype::F16 => f16_value(code as u16),
+            Dtype::Bf16 => f32::from_bits(code << 16),
+            Dtype::E4m3 => E4M3[code as usize & 255],
+            Dtype::E4m3Fnuz => E4M3_FNUZ[code as usize & 255],
+            Dtype::E5m2 => E5M2[code as usize & 255],
+            Dtype::E2m1 => E2M1[code as usize & 255],
+            Dtype::E8m0 => E8M0[code as usize & 255],
+            Dtype::Int4 => INT4[code as usize & 255],
+            Dtype::Int8 => INT8[code as usize & 255],
+        }
+    }
+
+    /// As [`Dtype::decode`], reading the extreme codes of E8M0 as `policy` says. Other types do
+    /// not depend on it.
+    pub fn decode_with(self, code: u32, policy: E8m0Nan) -> f32 {
+        match (self, code & 255, policy) {
+            (Dtype::E8m0, 255, E8m0Nan::Infinity | E8m0Nan::ExponentShift) => f32::INFINITY,
+            (Dtype::E8m0, 0, E8m0Nan::ExponentShift) => 0.0,
+            _ => self.decode(code),
+        }
+    }
+
+    /// The value of each byte, for the types of at most 8 bits.
+    ///
+    /// For the 4-bit types the sixteen values repeat, so a byte's low nibble decides.
+    pub fn table(self) -> Option<&'static [f32; 256]> {
+        match self {
+            Dtype::F32 | Dtype::F16 | Dtype::Bf16 => None,
+            Dtype::E4m3 => Some(&E4M3),
+            Dtype::E4m3Fnuz => Some(&E4M3_FNUZ),
+            Dtype::E5m2 => Some(&E5M2),
+            Dtype::E2m1 => Some(&E2M1),
+            Dtype::E8m0 => Some(&E8M0),
+            Dtype::Int4 => Some(&INT4),
+            Dtype::Int8 => Some(&INT8),
+        }
+    }
+}
+
+static E4M3: [f32; 256] = build(Dtype::E4m3);
+static E4M3_FNUZ: [f32; 256] = build(Dtype::E4m3Fnuz);
+static E5M2: [f32; 256] = build(Dtype::E5m2);
+static E2M1: [f32; 256] = build(Dtype::E2m1);
+static E8M0: [f32; 256] = build(Dtype::E8m0);
+static INT4: [f32; 256] = build(Dtype::Int4);
+static INT8: [f32; 256] = build(Dtype::Int8);
+
+const fn build(dtype: Dtype) -> [f32; 256] {
+    let mut table = [0.0; 256];
+    let mut code = 0;
+    while code < 256 {
+        table[code as usize] = narrow_value(dtype, code);
+        code += 1;
+    }
+    table
+}
+
+/// The value of a code of a type of at most 8 bits.
+pub(super) const fn narrow_value(dtype: Dtype, code: u32) -> f32 {
+    match (dtype, dtype.spec()) {
+        (_, Some(spec)) => f32::from_bits(float_bits(spec, code)),
+        (Dtype::E8m0, _) => f32::from_bits(match code & 255 {
+            0 => 0x0040_0000,
+            255 => F32_NAN,
+            exponent => exponent << 23,
+        }),
+        (Dtype::Int4, _) => ((code & 15) as i32 - 8) as f32,
+        _ => code as u8 as i8 as f32,
+    }
+}
+
+/// The f32 bits of a code whose subnormals are normal in f32, that is of all but Bf16.
+const fn float_bits(spec: Spec, code: u32) -> u32 {
+    let negative = code & spec.sign_bit() != 0;
+    let magnitude = code & (spec.sign_bit() - 1);
+    let sign = if negative { 1 << 31 } else { 0 };
+    let exponent = magnitude >> spec.mantissa_bits;
+    let mantissa = magnitude & ((1 << spec.mantissa_bits) - 1);
+    let shift = 23 - spec.mantissa_bits;
+    match spec.special {
+        Special::Ieee if exponent == (1 << spec.exponent_bits) - 1 => {
+            return sign | F32_INFINITY | (mantissa << shift);
+        }
+        Special::AllOnesNan if magnitude == spec.sign_bit() - 1 => return sign | F32_NAN,
+        Special::MinusZeroNan if negative && magnitude == 0 => return F32_NAN,
+        _ => {}
+    }
+    if magnitude == 0 {
+        return sign;
+    }
+    if exponent > 0 {
+        let exponent = (exponent as i32 - spec.bias + 127) as u32;
+        return sign | (exponent << 23) | (mantissa << shift);
+    }
+    let top = 31 - mantissa.leading_zeros();
+    let exponent = (top as i32 + spec.exponent_min() - spec.mantissa_bits as i32 + 127) as u32;
+    sign | (exponent << 23) | ((mantissa << (23 - top)) & 0x007F_FFFF)
+}
+
+/// The value of an f16, without branches so that slices vectorise.
+///
+/// The fields are moved into place and the exponent is rebiased by an exact multiplication,
+/// which also normalises subnormals.
+#[inline(always)]
+pub(super) fn f16_value(code: u16) -> f32 {
+    let sign = u32::from(code & 0x8000) << 16;
+    let fields = u32::from(code & 0x7FFF) << 13;
+    let rebias = f32::from_bits((127 + 112) << 23);
+    let finite = (f32::from_bits(fields) * rebias).to_bits();
+    let bits = if code & 0x7C00 == 0x7C00 {
+        fields | F32_INFINITY
+    } else {
+        finite
+    };
+    f32::from_bits(sign | bits)
+}

@@ -1,0 +1,103 @@
+//! Says what is wrong with a suite file, naming file, line, entry, key and value.
+//!
+//! It must not parse. Layer 8.
+
+use crate::case::ParseError;
+use crate::terms::nearest;
+
+/// Why a text is not a suite.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{file}:{line}: {fault}")]
+#[non_exhaustive]
+pub struct SuiteError {
+    /// The file, as given.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    #[source]
+    pub fault: Box<Fault>,
+}
+
+/// What is wrong at a place in a suite file.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Not TOML, or a key or type that no suite has.
+    #[error("{message}")]
+    Toml {
+        /// The parser's complaint.
+        message: String,
+    },
+    /// A name that could not be part of a full name.
+    #[error("name `{name}`: use 1 to 64 of the characters a-z 0-9 . _ -")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two entries of one name.
+    #[error("entry `{name}` exists already, at line {first}")]
+    Duplicate {
+        /// The full name.
+        name: String,
+        /// Line of the first.
+        first: usize,
+    },
+    /// A key that a sweep does not have, and that is no case key.
+    #[error("entry `{name}`: unknown key `{key}`{}", hint(.key))]
+    UnknownKey {
+        /// The entry.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A case line that does not parse.
+    #[error("entry `{name}`: {source}")]
+    Case {
+        /// The entry.
+        name: String,
+        /// The line's fault.
+        source: ParseError,
+    },
+    /// A value that does not fit its key.
+    #[error("entry `{name}`: {key} = {value} is not {wanted}")]
+    Value {
+        /// The entry.
+        name: String,
+        /// The key.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// An expected failure without a reason.
+    #[error("entry `{name}`: expect = \"fail\" needs `why`, the reason in a sentence")]
+    NoReason {
+        /// The entry.
+        name: String,
+    },
+    /// A sweep that sweeps nothing.
+    #[error("entry `{name}` sweeps no key; write it as [[case]]")]
+    NothingSwept {
+        /// The entry.
+        name: String,
+    },
+    /// More cases than a suite may expand to.
+    #[error("entry `{name}` brings the suite over {max} entries")]
+    TooMany {
+        /// The entry.
+        name: String,
+        /// The largest number.
+        max: usize,
+    },
+}
+
+fn hint(key: &str) -> String {
+    let known: Vec<&str> = super::raw::ENTRY_KEYS
+        .iter()
+        .chain(crate::case::KEYS)
+        .copied()
+        .collect();
+    nearest(key, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
+}

@@ -1,0 +1,17 @@
+//! Reads suites: named cases, sweeps of cases, and plans with what they must say.
+//!
+//! It must not run them. Layer 8.
+
+mod builtin;
+mod entry;
+mod error;
+mod parse;
+mod plan_entry;
+mod raw;
+mod sweep;
+
+pub use builtin::{BUILTIN, builtin};
+pub use entry::{CaseEntry, Expect, Suite};
+pub use error::{Fault, SuiteError};
+pub use parse::{CASES_MAX, parse};
+pub use plan_entry::{ModelSizes, PlanEntry, PlanExpect, PlanModel};

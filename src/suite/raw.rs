@@ -1,0 +1,97 @@
+//! Mirrors the TOML of a suite file, where unknown keys are errors.
+//!
+//! It must not interpret values. Layer 8.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// Keys of an entry beside the swept ones.
+pub(super) const ENTRY_KEYS: &[&str] = &["name", "line", "expect", "why", "link", "properties"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSuite {
+    pub(super) suite: Spanned<RawHead>,
+    #[serde(default)]
+    pub(super) case: Vec<Spanned<RawCase>>,
+    /// Sweeps mix entry keys and case keys, so they are sorted out by hand.
+    #[serde(default)]
+    pub(super) sweep: Vec<Spanned<BTreeMap<String, toml::Value>>>,
+    #[serde(default)]
+    pub(super) plan: Vec<Spanned<RawPlan>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHead {
+    pub(super) name: String,
+    pub(super) about: Option<String>,
+    #[serde(default)]
+    pub(super) properties: Vec<String>,
+    #[serde(default)]
+    pub(super) coverage: BTreeMap<String, f64>,
+    pub(super) vacuous_max: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCase {
+    pub(super) name: String,
+    pub(super) line: String,
+    pub(super) expect: Option<String>,
+    pub(super) why: Option<String>,
+    pub(super) link: Option<String>,
+    #[serde(default)]
+    pub(super) properties: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPlan {
+    pub(super) name: String,
+    pub(super) model: RawModel,
+    pub(super) tp: Option<OneOrMany<u64>>,
+    pub(super) ep: Option<u64>,
+    pub(super) rule: Option<String>,
+    pub(super) layer: Option<crate::terms::LayerKind>,
+    pub(super) why: Option<String>,
+    pub(super) link: Option<String>,
+    #[serde(default)]
+    pub(super) expect: RawPlanExpect,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a value or a list of values")]
+pub(super) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a model's name or path, a list of them, or a table of sizes (keys: base, hidden, \
+                 intermediate, experts, top_k, gated, activation, format, shared, dense)"
+)]
+pub(super) enum RawModel {
+    Named(String),
+    Many(Vec<String>),
+    Sizes(super::plan_entry::ModelSizes),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPlanExpect {
+    pub(super) verdict: Option<OneOrMany<String>>,
+    pub(super) width: Option<u64>,
+    pub(super) width_padded: Option<u64>,
+    pub(super) hidden: Option<u64>,
+    pub(super) hidden_padded: Option<u64>,
+    pub(super) w13_rows: Option<u64>,
+    pub(super) w2_cols: Option<u64>,
+    pub(super) ranks: Option<Vec<(u64, u64)>>,
+    pub(super) codes: Option<Vec<String>>,
+    pub(super) no_codes: Option<Vec<String>>,
+    pub(super) rules: Option<u64>,
+}
