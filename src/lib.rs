@@ -2,9 +2,12 @@
 
 pub mod case;
 pub mod r#gen;
+pub mod layout;
 pub mod num;
 pub mod plan;
 pub mod rng;
+pub mod schedule;
+pub mod subject;
 pub mod suite;
 pub mod tensor;
 pub mod terms;

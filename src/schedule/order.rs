@@ -83,7 +83,9 @@ impl fmt::Display for Schedule {
 }
 
 fn lane_sum(b: &mut Builder, lanes: usize, n: usize) -> Option<usize> {
-    let mut sums: Vec<_> = (0..lanes.min(n)).map(|l| b.chain((l..n).step_by(lanes))).collect();
+    let mut sums: Vec<_> = (0..lanes.min(n))
+        .map(|l| b.chain((l..n).step_by(lanes)))
+        .collect();
     let mut width = lanes;
     while width > 1 {
         width = width.div_ceil(2);
@@ -124,7 +126,10 @@ mod tests {
 
     /// Widths of 7688 over TP ranks and a spread of others, none a multiple of 16.
     fn unaligned() -> impl Iterator<Item = usize> {
-        (1..1200).step_by(7).chain([961, 1922, 2883]).filter(|k| k % 16 != 0)
+        (1..1200)
+            .step_by(7)
+            .chain([961, 1922, 2883])
+            .filter(|k| k % 16 != 0)
     }
 
     fn unstable(order: Schedule, granule: usize) -> (usize, usize) {
@@ -163,7 +168,10 @@ mod tests {
         ] {
             for granule in [16, 128] {
                 let (moved, of) = unstable(order, granule);
-                assert!(moved * 100 >= of * 80, "{order} padded to {granule}: {moved}/{of}");
+                assert!(
+                    moved * 100 >= of * 80,
+                    "{order} padded to {granule}: {moved}/{of}"
+                );
             }
         }
     }
@@ -184,19 +192,32 @@ mod tests {
         let values: Vec<f32> = (0..961).map(value).collect();
         let padded: Vec<f32> = values.iter().copied().chain([0.0; 15]).collect();
         let sum = |s: Schedule, v: &[f32]| s.tree(v.len()).sum(v).to_bits();
-        for order in [Schedule::Sequential, Schedule::Lanes(16), Schedule::PowerOfTwo] {
+        for order in [
+            Schedule::Sequential,
+            Schedule::Lanes(16),
+            Schedule::PowerOfTwo,
+        ] {
             assert_eq!(sum(order, &values), sum(order, &padded), "{order}");
         }
-        let moved = [Schedule::LanesTail(16), Schedule::Halving, Schedule::SplitK(2)]
-            .into_iter()
-            .filter(|&s| sum(s, &values) != sum(s, &padded))
-            .count();
+        let moved = [
+            Schedule::LanesTail(16),
+            Schedule::Halving,
+            Schedule::SplitK(2),
+        ]
+        .into_iter()
+        .filter(|&s| sum(s, &values) != sum(s, &padded))
+        .count();
         assert!(moved > 0, "no unstable order changed a bit");
     }
 
     #[test]
     fn short_and_empty_sums_have_trees() {
-        for order in [Schedule::Lanes(16), Schedule::Halving, Schedule::SplitK(4), Schedule::Blocked(0)] {
+        for order in [
+            Schedule::Lanes(16),
+            Schedule::Halving,
+            Schedule::SplitK(4),
+            Schedule::Blocked(0),
+        ] {
             assert_eq!(order.tree(0).sum(&[]).to_bits(), 0, "{order}");
             assert_eq!(order.tree(1).sum(&[3.0]), 3.0, "{order}");
             assert!(order.pad_stable(0, 16));

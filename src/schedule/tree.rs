@@ -57,7 +57,12 @@ impl Tree {
     /// The dot product in this order: a product joins a running sum by fused multiply-add, sums
     /// join sums by addition, and every chain starts at +0.
     pub fn dot(&self, a: &[f32], b: &[f32]) -> f32 {
-        let at = |k: usize| (a.get(k).copied().unwrap_or(0.0), b.get(k).copied().unwrap_or(0.0));
+        let at = |k: usize| {
+            (
+                a.get(k).copied().unwrap_or(0.0),
+                b.get(k).copied().unwrap_or(0.0),
+            )
+        };
         self.fold(|acc, k| at(k).0.mul_add(at(k).1, acc))
     }
 
@@ -127,7 +132,10 @@ impl Builder {
     }
 
     pub(super) fn finish(self, root: Option<usize>) -> Tree {
-        Tree { nodes: self.nodes, root }
+        Tree {
+            nodes: self.nodes,
+            root,
+        }
     }
 }
 

@@ -52,7 +52,11 @@ impl WithSimd for Activate<'_> {
                 } else {
                     self.scratch.resize(2 * width, 0.0);
                     let (a, b) = self.scratch.split_at_mut(width);
-                    for ((pair, a), b) in row.chunks(2 * run).zip(a.chunks_mut(run)).zip(b.chunks_mut(run)) {
+                    for ((pair, a), b) in row
+                        .chunks(2 * run)
+                        .zip(a.chunks_mut(run))
+                        .zip(b.chunks_mut(run))
+                    {
                         let (left, right) = pair.split_at(a.len());
                         a.copy_from_slice(left);
                         b.copy_from_slice(right);

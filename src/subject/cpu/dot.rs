@@ -74,8 +74,20 @@ impl WithSimd for Dots<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Dots { matrix, expert, rows, x, out, stride, scratch } = self;
-        let DotScratch { weights: decoded, sums, scales } = scratch;
+        let Dots {
+            matrix,
+            expert,
+            rows,
+            x,
+            out,
+            stride,
+            scratch,
+        } = self;
+        let DotScratch {
+            weights: decoded,
+            sums,
+            scales,
+        } = scratch;
         let (cols, steps) = (matrix.cols, x.steps);
         let plain = matrix.in_place(expert).filter(|_| cols % LANES == 0);
         if plain.is_none() {
@@ -176,7 +188,13 @@ impl Tiles<'_> {
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const T: usize>(self, simd: S, r0: usize, t0: usize, sums: &mut [Lanes]) {
+    fn tile<S: Simd, const R: usize, const T: usize>(
+        self,
+        simd: S,
+        r0: usize,
+        t0: usize,
+        sums: &mut [Lanes],
+    ) {
         let len = self.len;
         let mut w: [&[Lanes]; R] = [&[]; R];
         for (r, w) in w.iter_mut().enumerate() {

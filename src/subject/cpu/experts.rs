@@ -55,8 +55,17 @@ impl Layer<'_> {
         scratch: &mut Scratch,
         out: &mut [f32],
     ) {
-        let Sizes { h, hidden, width, .. } = self.sizes;
-        let Scratch { dots, x, first, middle, second, pair } = scratch;
+        let Sizes {
+            h, hidden, width, ..
+        } = self.sizes;
+        let Scratch {
+            dots,
+            x,
+            first,
+            middle,
+            second,
+            pair,
+        } = scratch;
         let n = tokens.len();
 
         let row = |r: &Routed| &self.x[r.token * hidden..(r.token + 1) * hidden];
@@ -70,7 +79,10 @@ impl Layer<'_> {
             halves: rank.halves,
             bias: rank.w13_bias(expert),
             mid_bf16,
-            quantiser: Quantiser { mode: qh, scale: self.h_scale },
+            quantiser: Quantiser {
+                mode: qh,
+                scale: self.h_scale,
+            },
             rows: first,
             out: middle,
             scratch: pair,
@@ -85,7 +97,10 @@ impl Layer<'_> {
             let y = &second[n * hidden..][..h];
             let to = &mut out[routed.token * h..][..h];
             match bias {
-                None => to.iter_mut().zip(y).for_each(|(o, y)| *o += routed.weight * y),
+                None => to
+                    .iter_mut()
+                    .zip(y)
+                    .for_each(|(o, y)| *o += routed.weight * y),
                 Some(bias) => {
                     for ((o, y), b) in to.iter_mut().zip(y).zip(bias) {
                         *o += routed.weight * (y + b);
@@ -126,13 +141,24 @@ impl Layer<'_> {
                 let rows = start..matrix.rows.min(start + ROWS_A_TASK);
                 let stride = rows.len();
                 let mut part = vec![0.0; n * stride];
-                self.arch.dispatch(Dots { matrix, expert, rows, x, out: &mut part, stride, scratch });
+                self.arch.dispatch(Dots {
+                    matrix,
+                    expert,
+                    rows,
+                    x,
+                    out: &mut part,
+                    stride,
+                    scratch,
+                });
                 part
             })
             .collect();
         for (start, part) in starts.into_iter().zip(tasks) {
             let stride = part.len() / n.max(1);
-            for (to, row) in out.chunks_exact_mut(matrix.rows).zip(part.chunks_exact(stride.max(1))) {
+            for (to, row) in out
+                .chunks_exact_mut(matrix.rows)
+                .zip(part.chunks_exact(stride.max(1)))
+            {
                 to[start..start + stride].copy_from_slice(row);
             }
         }

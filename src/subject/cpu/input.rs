@@ -106,19 +106,33 @@ mod tests {
             Quantiser { mode, scale: 1.0 }.apply(&mut row);
             row
         };
-        let (a, b) = (quantised(clean, ActQuant::Group), quantised(dirty, ActQuant::Group));
+        let (a, b) = (
+            quantised(clean, ActQuant::Group),
+            quantised(dirty, ActQuant::Group),
+        );
         assert_eq!(a[..32], b[..32], "another group keeps its scale");
         assert_ne!(a[32], b[32]);
-        assert_ne!(quantised(clean, ActQuant::Token)[0], quantised(dirty, ActQuant::Token)[0]);
+        assert_ne!(
+            quantised(clean, ActQuant::Token)[0],
+            quantised(dirty, ActQuant::Token)[0]
+        );
     }
 
     #[test]
     fn the_largest_value_survives_and_static_scales_saturate() {
         let mut row = [3.0, -7.0, 0.1];
-        Quantiser { mode: ActQuant::Token, scale: 1.0 }.apply(&mut row);
+        Quantiser {
+            mode: ActQuant::Token,
+            scale: 1.0,
+        }
+        .apply(&mut row);
         assert!((row[1] + 7.0).abs() < 1e-6);
         let mut row = [1e6, 1.0];
-        Quantiser { mode: ActQuant::Static, scale: 0.5 }.apply(&mut row);
+        Quantiser {
+            mode: ActQuant::Static,
+            scale: 0.5,
+        }
+        .apply(&mut row);
         assert_eq!(row, [224.0, 1.0]);
     }
 }

@@ -70,7 +70,11 @@ pub(super) fn silu(x: f32) -> f32 {
 pub(super) fn round_bf16(x: f32) -> f32 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
-    if x.is_nan() { x } else { f32::from_bits(rounded) }
+    if x.is_nan() {
+        x
+    } else {
+        f32::from_bits(rounded)
+    }
 }
 
 /// Largest finite E4M3FN value (facts/upstream-padding.md 0.3).
@@ -146,14 +150,31 @@ mod tests {
         assert!(exp(f32::NAN).is_nan());
         assert_eq!(silu(-1e30), 0.0);
         assert_eq!(silu(1e30), 1e30);
-        assert!(silu(f32::NEG_INFINITY).is_nan(), "inf * 0 is NaN, as in a kernel");
+        assert!(
+            silu(f32::NEG_INFINITY).is_nan(),
+            "inf * 0 is NaN, as in a kernel"
+        );
         assert!(silu(f32::NAN).is_nan());
     }
 
     #[test]
     fn bf16_rounding_is_half_crates() {
-        for x in [0.0, -0.0, 1.0, 1.003_906_2, 1.011_718_8, 3.4e38, f32::INFINITY, 1e-40, -7.3] {
-            assert_eq!(round_bf16(x).to_bits(), half::bf16::from_f32(x).to_f32().to_bits(), "{x}");
+        for x in [
+            0.0,
+            -0.0,
+            1.0,
+            1.003_906_2,
+            1.011_718_8,
+            3.4e38,
+            f32::INFINITY,
+            1e-40,
+            -7.3,
+        ] {
+            assert_eq!(
+                round_bf16(x).to_bits(),
+                half::bf16::from_f32(x).to_f32().to_bits(),
+                "{x}"
+            );
         }
         assert!(round_bf16(f32::NAN).is_nan());
         assert!(round_bf16(f32::from_bits(0x7f80_0001)).is_nan());
@@ -168,7 +189,11 @@ mod tests {
             assert_eq!(round_e4m3(low), low);
             assert_eq!(round_e4m3(middle.next_down()), low);
             assert_eq!(round_e4m3(-middle.next_up()), -high);
-            let even = if all.iter().position(|&v| v == low).unwrap() % 2 == 0 { low } else { high };
+            let even = if all.iter().position(|&v| v == low).unwrap() % 2 == 0 {
+                low
+            } else {
+                high
+            };
             assert_eq!(round_e4m3(middle), even, "tie at {middle}");
         }
         assert_eq!(round_e4m3(464.0), 448.0);

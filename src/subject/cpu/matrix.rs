@@ -48,7 +48,11 @@ impl Halves {
 
     /// Rows that stay together, at most a half.
     pub(super) fn run(&self) -> usize {
-        if self.group == 0 { self.width } else { self.group }
+        if self.group == 0 {
+            self.width
+        } else {
+            self.group
+        }
     }
 
     /// Whether the up half comes first.
@@ -149,7 +153,12 @@ impl<'a> Matrix<'a> {
         if let Some(globals) = parts.globals {
             let wanted = parts.experts * parts.halves.count;
             if globals.len() != wanted {
-                return Err(size_error(parts.name, "second-level scales", wanted, globals.len()));
+                return Err(size_error(
+                    parts.name,
+                    "second-level scales",
+                    wanted,
+                    globals.len(),
+                ));
             }
         }
         Ok(Matrix {
@@ -180,7 +189,13 @@ impl<'a> Matrix<'a> {
     ///
     /// A weight is code * (block scale * second-level scale): two roundings at most.
     #[inline(always)]
-    pub(super) fn read_row(&self, expert: usize, row: usize, out: &mut [f32], scratch: &mut Vec<f32>) {
+    pub(super) fn read_row(
+        &self,
+        expert: usize,
+        row: usize,
+        out: &mut [f32],
+        scratch: &mut Vec<f32>,
+    ) {
         let start = (expert * self.rows + row) * self.row_bytes;
         let bytes = &self.bytes[start..start + self.row_bytes];
         unpack::read(self.dtype, self.high_first, bytes, out);
@@ -238,15 +253,24 @@ impl<'a> Scales<'a> {
         storage: Storage,
         experts: usize,
     ) -> Result<Scales<'a>, SubjectError> {
-        let (rows, cols) = (axis("rows_stored", grid.rows_stored)?, axis("cols_stored", grid.cols_stored)?);
+        let (rows, cols) = (
+            axis("rows_stored", grid.rows_stored)?,
+            axis("cols_stored", grid.cols_stored)?,
+        );
         let size = bits(grid.dtype) / 8;
         expect_bytes(name, bytes, &[experts, rows, cols, size])?;
         // Only one-byte scales are ever tiled.
         let tiled = storage == Storage::Tiled128x4 && size == 1;
         if tiled {
-            for (unit, actual, granule) in [("stored rows", rows, 128), ("stored columns", cols, 4)] {
+            for (unit, actual, granule) in [("stored rows", rows, 128), ("stored columns", cols, 4)]
+            {
                 if actual % granule != 0 {
-                    return Err(size_error(name, unit, actual.next_multiple_of(granule), actual));
+                    return Err(size_error(
+                        name,
+                        unit,
+                        actual.next_multiple_of(granule),
+                        actual,
+                    ));
                 }
             }
         }
@@ -278,14 +302,24 @@ impl<'a> Scales<'a> {
     fn read_row(&self, expert: usize, row: usize, out: &mut [f32]) {
         let expert_bytes = &self.bytes[expert * self.rows * self.cols * self.size..];
         if !self.tiled {
-            unpack::read(self.dtype, false, &expert_bytes[row * self.cols * self.size..], out);
+            unpack::read(
+                self.dtype,
+                false,
+                &expert_bytes[row * self.cols * self.size..],
+                out,
+            );
             return;
         }
         // Four neighbours of a row stand together; the next four are a tile of 512 further on.
         let band = row / 128 * (self.cols / 4) * 512;
         let inside = row % 32 * 16 + row % 128 / 32 * 4;
         for (n, four) in out.chunks_mut(4).enumerate() {
-            unpack::read(self.dtype, false, &expert_bytes[band + n * 512 + inside..], four);
+            unpack::read(
+                self.dtype,
+                false,
+                &expert_bytes[band + n * 512 + inside..],
+                four,
+            );
         }
     }
 }
@@ -300,7 +334,12 @@ fn bits(dtype: Dtype) -> usize {
 }
 
 /// The error of a size that is not what the plan makes it.
-pub(super) fn size_error(tensor: &'static str, unit: &'static str, wanted: usize, actual: usize) -> SubjectError {
+pub(super) fn size_error(
+    tensor: &'static str,
+    unit: &'static str,
+    wanted: usize,
+    actual: usize,
+) -> SubjectError {
     let wide = |n| u64::try_from(n).unwrap_or(u64::MAX);
     SubjectError::Size {
         tensor,
@@ -311,10 +350,19 @@ pub(super) fn size_error(tensor: &'static str, unit: &'static str, wanted: usize
 }
 
 /// Checks a byte count against a product of sizes.
-pub(super) fn expect_bytes(tensor: &'static str, bytes: &[u8], factors: &[usize]) -> Result<(), SubjectError> {
+pub(super) fn expect_bytes(
+    tensor: &'static str,
+    bytes: &[u8],
+    factors: &[usize],
+) -> Result<(), SubjectError> {
     let wanted = factors.iter().try_fold(1usize, |a, &f| a.checked_mul(f));
     if wanted == Some(bytes.len()) {
         return Ok(());
     }
-    Err(size_error(tensor, "bytes", wanted.unwrap_or(usize::MAX), bytes.len()))
+    Err(size_error(
+        tensor,
+        "bytes",
+        wanted.unwrap_or(usize::MAX),
+        bytes.len(),
+    ))
 }

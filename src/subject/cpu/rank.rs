@@ -37,7 +37,12 @@ impl<'a> Rank<'a> {
                 Some(of.floats(Role::W2Bias, &[experts, sizes.hidden])?),
             ),
         };
-        let matrix = |weight: Role, scale: Role, global: Role, grid: Option<ScalePlan>, halves: Halves, cols| {
+        let matrix = |weight: Role,
+                      scale: Role,
+                      global: Role,
+                      grid: Option<ScalePlan>,
+                      halves: Halves,
+                      cols| {
             let scales = match grid {
                 Some(grid) => Some((scale.name(), of.bytes(scale)?, grid, plan.storage)),
                 None => None,

@@ -17,7 +17,11 @@ pub(super) struct Routing {
 }
 
 /// Routes every token.
-pub(super) fn route(plan: &Plan, sizes: &Sizes, input: &RouterInput) -> Result<Routing, SubjectError> {
+pub(super) fn route(
+    plan: &Plan,
+    sizes: &Sizes,
+    input: &RouterInput,
+) -> Result<Routing, SubjectError> {
     let numerics = &plan.numerics;
     if numerics.route.weights_input() && sizes.k != 1 {
         return Err(SubjectError::Plan {
@@ -41,7 +45,7 @@ pub(super) fn route(plan: &Plan, sizes: &Sizes, input: &RouterInput) -> Result<R
                 return Err(size_error("ids", "elements", sizes.t * sizes.k, 0));
             }
             let experts = axis("e", sizes.experts)?;
-            let wanted = sizes.t.checked_mul(experts).unwrap_or(usize::MAX);
+            let wanted = sizes.t.saturating_mul(experts);
             expect("logits", wanted, logits.len())?;
             let biased = numerics.route.has_bias();
             expect("router bias", if biased { experts } else { 0 }, bias.len())?;
@@ -86,10 +90,18 @@ fn expect(tensor: &'static str, wanted: usize, actual: usize) -> Result<(), Subj
 fn check_groups(numerics: &Numerics, experts: u64) -> Result<(), SubjectError> {
     let bad = |key, value, why: String| Err(SubjectError::Plan { key, value, why });
     if numerics.groups == 0 || !experts.is_multiple_of(numerics.groups) {
-        return bad("groups", numerics.groups, format!("does not divide e={experts}"));
+        return bad(
+            "groups",
+            numerics.groups,
+            format!("does not divide e={experts}"),
+        );
     }
     if numerics.keep == 0 || numerics.keep > numerics.groups {
-        return bad("keep", numerics.keep, format!("must be 1 to groups={}", numerics.groups));
+        return bad(
+            "keep",
+            numerics.keep,
+            format!("must be 1 to groups={}", numerics.groups),
+        );
     }
     Ok(())
 }
@@ -106,7 +118,14 @@ struct Row {
 }
 
 impl Row {
-    fn choose(&mut self, numerics: &Numerics, k: usize, logits: &[f32], bias: &[f32], out: &mut Routing) {
+    fn choose(
+        &mut self,
+        numerics: &Numerics,
+        k: usize,
+        logits: &[f32],
+        bias: &[f32],
+        out: &mut Routing,
+    ) {
         let route = numerics.route;
         self.score(route, logits);
         self.ranking.clear();
@@ -153,7 +172,10 @@ impl Row {
             | Route::SoftmaxBias
             | Route::SoftmaxBiasRenorm
             | Route::GroupedSoftmax => softmax(scores),
-            Route::Sigmoid | Route::SigmoidRenorm | Route::SigmoidBias | Route::GroupedSigmoidBias => {
+            Route::Sigmoid
+            | Route::SigmoidRenorm
+            | Route::SigmoidBias
+            | Route::GroupedSigmoidBias => {
                 scores.iter_mut().for_each(|s| *s = sigmoid(*s));
             }
             Route::SqrtSoftplusBias => scores.iter_mut().for_each(|s| *s = softplus(*s).sqrt()),
@@ -174,8 +196,17 @@ impl Row {
         let size = self.ranking.len() / count;
         self.groups.clear();
         for group in self.ranking.chunks_exact(size.max(1)) {
-            best(group, if numerics.route == Route::GroupedSoftmax { 1 } else { 2 }, &mut self.chosen);
-            self.groups.push(self.chosen.iter().map(|&n| group[n]).sum());
+            best(
+                group,
+                if numerics.route == Route::GroupedSoftmax {
+                    1
+                } else {
+                    2
+                },
+                &mut self.chosen,
+            );
+            self.groups
+                .push(self.chosen.iter().map(|&n| group[n]).sum());
         }
         best(&self.groups, keep, &mut self.chosen);
         for (g, group) in self.ranking.chunks_exact_mut(size.max(1)).enumerate() {
@@ -197,7 +228,9 @@ fn best(values: &[f32], k: usize, chosen: &mut Vec<usize>) {
 }
 
 fn softmax(values: &mut [f32]) {
-    let top = values.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
+    let top = values
+        .iter()
+        .fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
     values.iter_mut().for_each(|v| *v = exp(*v - top));
     divide_by_sum(values);
 }
@@ -218,13 +251,19 @@ mod tests {
     use super::*;
 
     fn routed(numerics: Numerics, k: usize, logits: &[f32], bias: &[f32]) -> Routing {
-        let mut out = Routing { ids: vec![], weights: vec![] };
+        let mut out = Routing {
+            ids: vec![],
+            weights: vec![],
+        };
         Row::default().choose(&numerics, k, logits, bias, &mut out);
         out
     }
 
     fn of(route: Route) -> Numerics {
-        Numerics { route, ..Numerics::default() }
+        Numerics {
+            route,
+            ..Numerics::default()
+        }
     }
 
     #[test]
@@ -232,7 +271,11 @@ mod tests {
         for &route in Route::ALL {
             let bias: &[f32] = if route.has_bias() { &[0.0; 4] } else { &[] };
             let k = if route.weights_input() { 1 } else { 2 };
-            let grouped = Numerics { groups: 2, keep: 1, ..of(route) };
+            let grouped = Numerics {
+                groups: 2,
+                keep: 1,
+                ..of(route)
+            };
             let numerics = if route.grouped() { grouped } else { of(route) };
             let wanted: &[u32] = &[0, 1][..k];
             assert_eq!(routed(numerics, k, &[0.5; 4], bias).ids, wanted, "{route}");
@@ -242,8 +285,15 @@ mod tests {
     #[test]
     fn dropped_groups_never_come_back_through_underflow() {
         // facts/peers.md F13.
-        let numerics = Numerics { groups: 2, keep: 1, ..of(Route::GroupedSoftmax) };
-        assert_eq!(routed(numerics, 2, &[200.0, 0.0, 0.0, 0.0], &[]).ids, [0, 1]);
+        let numerics = Numerics {
+            groups: 2,
+            keep: 1,
+            ..of(Route::GroupedSoftmax)
+        };
+        assert_eq!(
+            routed(numerics, 2, &[200.0, 0.0, 0.0, 0.0], &[]).ids,
+            [0, 1]
+        );
     }
 
     #[test]
@@ -256,7 +306,11 @@ mod tests {
 
     #[test]
     fn groups_of_biased_routers_rank_by_their_two_best() {
-        let numerics = Numerics { groups: 2, keep: 1, ..of(Route::GroupedSigmoidBias) };
+        let numerics = Numerics {
+            groups: 2,
+            keep: 1,
+            ..of(Route::GroupedSigmoidBias)
+        };
         // One strong expert in the first group, two good ones in the second.
         let out = routed(numerics, 2, &[3.0, -9.0, 1.0, 1.0], &[0.0; 4]);
         assert_eq!(out.ids, [2, 3]);

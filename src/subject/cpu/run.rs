@@ -62,7 +62,10 @@ impl Cpu {
 
     /// The same subject without vector instructions: slow, and the same bits.
     pub fn portable() -> Cpu {
-        Cpu { arch: Arch::Scalar, ..Cpu::new() }
+        Cpu {
+            arch: Arch::Scalar,
+            ..Cpu::new()
+        }
     }
 }
 
@@ -73,9 +76,13 @@ impl Subject for Cpu {
 
     fn supports(&self, plan: &Plan) -> Result<(), SkipReason> {
         let unsupported = |what: String| Err(SkipReason::Unsupported(what));
-        for dtype in [Some(plan.weight.element()), plan.w13_scale.map(|s| s.dtype), plan.w2_scale.map(|s| s.dtype)]
-            .into_iter()
-            .flatten()
+        for dtype in [
+            Some(plan.weight.element()),
+            plan.w13_scale.map(|s| s.dtype),
+            plan.w2_scale.map(|s| s.dtype),
+        ]
+        .into_iter()
+        .flatten()
         {
             if !unpack::known(dtype) {
                 return unsupported(format!("element type {dtype}"));
@@ -109,7 +116,12 @@ impl Subject for Cpu {
         let tokens_padded = axis("tokens_padded", plan.tokens_padded)?;
         expect_bytes("x", inputs.x.bytes(), &[tokens_padded, sizes.hidden, 4])?;
         if plan.ranks.len() != inputs.ranks.len() {
-            return Err(size_error("ranks", "ranks", plan.ranks.len(), inputs.ranks.len()));
+            return Err(size_error(
+                "ranks",
+                "ranks",
+                plan.ranks.len(),
+                inputs.ranks.len(),
+            ));
         }
         let ranks = plan.ranks.iter().zip(&inputs.ranks).enumerate();
         let ranks: Vec<(&RankPlan, Rank<'_>)> = ranks
@@ -118,15 +130,31 @@ impl Subject for Cpu {
         let routing = route(plan, &sizes, &inputs.router)?;
 
         let rows = &inputs.x.f32s()[..sizes.t * sizes.hidden];
-        let x = prepare(self.arch, plan, &sizes, rows, &routing, inputs.x_scale, &mut self.input);
+        let x = prepare(
+            self.arch,
+            plan,
+            &sizes,
+            rows,
+            &routing,
+            inputs.x_scale,
+            &mut self.input,
+        );
         self.order.clear();
-        self.order.extend(routing.ids.iter().enumerate().map(|(n, &id)| (id, n)));
+        self.order
+            .extend(routing.ids.iter().enumerate().map(|(n, &id)| (id, n)));
         self.order.sort_unstable();
         let threads = match self.threads {
             1 => 1,
             _ => rayon::current_num_threads(),
         };
-        let layer = Layer { arch: self.arch, threads, plan, sizes, x: &x, h_scale: inputs.h_scale };
+        let layer = Layer {
+            arch: self.arch,
+            threads,
+            plan,
+            sizes,
+            x: &x,
+            h_scale: inputs.h_scale,
+        };
 
         let mut values = vec![0.0; sizes.t * sizes.h];
         for (share, rank) in &ranks {
@@ -141,10 +169,20 @@ impl Subject for Cpu {
                 self.routed.clear();
                 self.routed.extend(chosen.iter().map(|&(_, n)| Routed {
                     token: n / sizes.k,
-                    weight: if plan.numerics.route.weights_input() { 1.0 } else { routing.weights[n] },
+                    weight: if plan.numerics.route.weights_input() {
+                        1.0
+                    } else {
+                        routing.weights[n]
+                    },
                 }));
                 let expert = axis("expert", id - rank.expert_start)?;
-                layer.expert(rank, expert, &self.routed, &mut self.scratch, &mut self.partial);
+                layer.expert(
+                    rank,
+                    expert,
+                    &self.routed,
+                    &mut self.scratch,
+                    &mut self.partial,
+                );
             }
             for (v, p) in values.iter_mut().zip(&self.partial) {
                 *v += p;
@@ -172,7 +210,11 @@ fn prepare<'a>(
 ) -> Cow<'a, [f32]> {
     let mode = plan.numerics.qx;
     // The router that weighs the input takes one expert a token: weights are one a row.
-    let factors = plan.numerics.route.weights_input().then_some(&routing.weights[..]);
+    let factors = plan
+        .numerics
+        .route
+        .weights_input()
+        .then_some(&routing.weights[..]);
     if mode == ActQuant::None && factors.is_none() {
         return Cow::Borrowed(rows);
     }
@@ -182,7 +224,10 @@ fn prepare<'a>(
         cols: sizes.hidden,
         rows: store,
         factors,
-        quantiser: Quantiser { mode, scale: x_scale },
+        quantiser: Quantiser {
+            mode,
+            scale: x_scale,
+        },
     });
     Cow::Borrowed(store)
 }

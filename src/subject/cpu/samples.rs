@@ -20,7 +20,13 @@ pub(super) fn at(n: u64) -> usize {
 
 impl Sample {
     /// t, e, k, h, i over tp ranks in ep groups; unpadded.
-    pub(super) fn new(dims: [u64; 5], tp: u64, ep: u64, act: Activation, w: WeightFormat) -> Sample {
+    pub(super) fn new(
+        dims: [u64; 5],
+        tp: u64,
+        ep: u64,
+        act: Activation,
+        w: WeightFormat,
+    ) -> Sample {
         let [t, e, k, h, i] = dims;
         let block = [Extent::All, Extent::All]
             .into_iter()
@@ -35,13 +41,26 @@ impl Sample {
             let start = (rank % shards * width).min(i);
             let per = e / ep;
             let (expert_start, expert_len) = (rank / shards * per, per);
-            RankPlan { rank, start, len: width.min(i - start), expert_start, expert_len }
+            RankPlan {
+                rank,
+                start,
+                len: width.min(i - start),
+                expert_start,
+                expert_len,
+            }
         });
         let plan = Plan {
             rule: "by-hand".into(),
             layer: LayerKind::Routed,
             fit: Fit::Fits,
-            dims: Dims { t, e, k, h, i, halves: act.halves() },
+            dims: Dims {
+                t,
+                e,
+                k,
+                h,
+                i,
+                halves: act.halves(),
+            },
             activation: act,
             weight: w,
             bias: Bias::None,
@@ -75,10 +94,16 @@ impl Sample {
     pub(super) fn pad(&mut self, hidden: u64, width: u64, tokens: u64) {
         let plan = &mut self.plan;
         let group = plan.order.interleave().max(1);
-        let width = if plan.dims.halves == 2 { width.next_multiple_of(group) } else { width };
+        let width = if plan.dims.halves == 2 {
+            width.next_multiple_of(group)
+        } else {
+            width
+        };
         (plan.hidden_padded, plan.width_padded, plan.tokens_padded) = (hidden, width, tokens);
         plan.w13_rows = width * plan.dims.halves;
-        let Some(grid) = plan.weight.scale() else { return };
+        let Some(grid) = plan.weight.scale() else {
+            return;
+        };
         let block = |x| if let Extent::Block(b) = x { b } else { 0 };
         let (rb, cb) = (block(grid.rows), block(grid.cols));
         let blocks = |n: u64, b: u64| if b == 0 { 1 } else { n.div_ceil(b) };
@@ -142,7 +167,11 @@ impl Sample {
         let rows = at(tensor.shape()[1] as u64);
         let start = (at(e) * rows + at(r)) * tensor.row_bytes();
         if tensor.bits() == 4 {
-            let shift = if (c % 2 == 1) == (self.plan.nibble == Nibble::Low) { 4 } else { 0 };
+            let shift = if (c % 2 == 1) == (self.plan.nibble == Nibble::Low) {
+                4
+            } else {
+                0
+            };
             let byte = &mut tensor.bytes_mut()[start + at(c) / 2];
             *byte = *byte & !(15 << shift) | (code as u8) << shift;
         } else {
@@ -154,7 +183,11 @@ impl Sample {
 
     /// Stored row of channel j of a half, for a half of `width` rows.
     fn row_at(&self, half: u64, j: u64, width: u64) -> u64 {
-        let place = if self.plan.order.up_first() && self.plan.dims.halves == 2 { 1 - half } else { half };
+        let place = if self.plan.order.up_first() && self.plan.dims.halves == 2 {
+            1 - half
+        } else {
+            half
+        };
         match self.plan.order.interleave() {
             n if n > 0 && self.plan.dims.halves == 2 => (j / n * 2 + place) * n + j % n,
             _ => place * width + j,
@@ -164,7 +197,8 @@ impl Sample {
     fn put_scale(&self, tensor: &mut Tensor, scale: &ScalePlan, [e, r, c]: [u64; 3], code: u32) {
         if self.plan.storage == Storage::Tiled128x4 && scale.dtype.bits() == 8 {
             let index = e * scale.rows_stored * scale.cols_stored
-                + (((r / 128 * (scale.cols_stored / 4) + c / 4) * 32 + r % 32) * 4 + r / 32 % 4) * 4
+                + (((r / 128 * (scale.cols_stored / 4) + c / 4) * 32 + r % 32) * 4 + r / 32 % 4)
+                    * 4
                 + c % 4;
             tensor.bytes_mut()[at(index)] = code as u8;
         } else {
@@ -192,8 +226,14 @@ impl Sample {
 
     fn router(&self) -> RouterInput {
         let p = &self.plan;
-        let logits = (0..p.dims.t * p.dims.e).map(|n| 4.0 * self.float(1, 0, 0, n)).collect();
-        let biased = if p.numerics.route.has_bias() { p.dims.e } else { 0 };
+        let logits = (0..p.dims.t * p.dims.e)
+            .map(|n| 4.0 * self.float(1, 0, 0, n))
+            .collect();
+        let biased = if p.numerics.route.has_bias() {
+            p.dims.e
+        } else {
+            0
+        };
         let bias = (0..biased).map(|n| self.float(2, 0, 0, n)).collect();
         RouterInput::Logits { logits, bias }
     }
@@ -202,7 +242,11 @@ impl Sample {
         let p = &self.plan;
         let (halves, bits) = (p.dims.halves, p.weight.element().bits());
         let mut w13 = self.tensor("w13", [share.expert_len, p.w13_rows, p.hidden_padded], bits);
-        let mut w2 = self.tensor("w2", [share.expert_len, p.hidden_padded, p.width_padded], bits);
+        let mut w2 = self.tensor(
+            "w2",
+            [share.expert_len, p.hidden_padded, p.width_padded],
+            bits,
+        );
         if p.weight_pad != 0 {
             w13.bytes_mut().fill(0x88);
             w2.bytes_mut().fill(0x88);
@@ -230,7 +274,11 @@ impl Sample {
                 let mut t = self.tensor("global", [share.expert_len, n, 1], 32);
                 for e in 0..share.expert_len {
                     for half in 0..n {
-                        self.put(&mut t, [e, half, 0], self.global(role, share.expert_start + e, half).to_bits());
+                        self.put(
+                            &mut t,
+                            [e, half, 0],
+                            self.global(role, share.expert_start + e, half).to_bits(),
+                        );
                     }
                 }
                 t
@@ -267,9 +315,17 @@ impl Sample {
     fn scales(&self, rank: &mut RankInputs, share: &RankPlan, s13: &ScalePlan, s2: &ScalePlan) {
         let p = &self.plan;
         let bits = s13.dtype.bits();
-        let mut t13 = self.tensor("w13_scale", [share.expert_len, s13.rows_stored, s13.cols_stored], bits);
-        let mut t2 = self.tensor("w2_scale", [share.expert_len, s2.rows_stored, s2.cols_stored], bits);
-        let per = |n: u64, block: u64| if block == 0 { 0 } else { n / block };
+        let mut t13 = self.tensor(
+            "w13_scale",
+            [share.expert_len, s13.rows_stored, s13.cols_stored],
+            bits,
+        );
+        let mut t2 = self.tensor(
+            "w2_scale",
+            [share.expert_len, s2.rows_stored, s2.cols_stored],
+            bits,
+        );
+        let per = |n: u64, block: u64| n.checked_div(block).unwrap_or(0);
         for e in 0..share.expert_len {
             let expert = share.expert_start + e;
             for j in 0..share.len {
@@ -313,13 +369,23 @@ impl Sample {
 
     /// The layer in plain f64 for swiglu and relu2, from the subject's own routing.
     pub(super) fn plainly(&self, ids: &[u32], weights: &[f32]) -> Vec<f64> {
-        let Dims { t, k, h, i, halves, .. } = self.plan.dims;
+        let Dims {
+            t, k, h, i, halves, ..
+        } = self.plan.dims;
         let biased = self.plan.bias == Bias::Both;
-        let bias = |role, e, n| if biased { f64::from(self.float(role, e, n, 0)) } else { 0.0 };
+        let bias = |role, e, n| {
+            if biased {
+                f64::from(self.float(role, e, n, 0))
+            } else {
+                0.0
+            }
+        };
         let mut out = vec![0.0; at(t * h)];
         for (n, (&id, &weight)) in ids.iter().zip(weights).enumerate() {
             let (token, e) = (n as u64 / k, u64::from(id));
-            let x: Vec<f64> = (0..h).map(|c| f64::from(self.float(0, 0, token, c))).collect();
+            let x: Vec<f64> = (0..h)
+                .map(|c| f64::from(self.float(0, 0, token, c)))
+                .collect();
             let project = |half, j| {
                 let products = (0..h).map(|c| self.weight(half, e, j, c) * x[at(c)]);
                 products.sum::<f64>() + bias(12 + half, e, j)
@@ -327,7 +393,11 @@ impl Sample {
             let middle: Vec<f64> = (0..i)
                 .map(|j| {
                     let g = project(0, j);
-                    if halves == 2 { g / (1.0 + (-g).exp()) * project(1, j) } else { g.max(0.0).powi(2) }
+                    if halves == 2 {
+                        g / (1.0 + (-g).exp()) * project(1, j)
+                    } else {
+                        g.max(0.0).powi(2)
+                    }
                 })
                 .collect();
             for c in 0..h {

@@ -28,9 +28,17 @@ impl Sizes {
             format!("{} has {halves}", plan.activation)
         })?;
         let rows = plan.width_padded.checked_mul(halves);
-        require(rows == Some(plan.w13_rows), "w13_rows", plan.w13_rows, || {
-            format!("the kernel reads {halves} * width_padded={}", plan.width_padded)
-        })?;
+        require(
+            rows == Some(plan.w13_rows),
+            "w13_rows",
+            plan.w13_rows,
+            || {
+                format!(
+                    "the kernel reads {halves} * width_padded={}",
+                    plan.width_padded
+                )
+            },
+        )?;
         require(dims.h <= plan.hidden_padded, "h", dims.h, || {
             format!("exceeds hidden_padded={}", plan.hidden_padded)
         })?;
@@ -42,9 +50,12 @@ impl Sizes {
         })?;
         for rank in &plan.ranks {
             let end = rank.expert_start.checked_add(rank.expert_len);
-            require(end.is_some_and(|e| e <= dims.e), "expert_len", rank.expert_len, || {
-                format!("rank {} leaves the {} experts", rank.rank, dims.e)
-            })?;
+            require(
+                end.is_some_and(|e| e <= dims.e),
+                "expert_len",
+                rank.expert_len,
+                || format!("rank {} leaves the {} experts", rank.rank, dims.e),
+            )?;
         }
         Ok(Sizes {
             t: axis("t", plan.tokens_padded.min(dims.t))?,
@@ -61,9 +72,14 @@ impl Sizes {
 /// Whether the working memory stays below the ceiling: activations of every routed row.
 pub(super) fn within_memory(plan: &Plan) -> Result<(), SkipReason> {
     let rows = plan.dims.t.saturating_mul(plan.dims.k);
-    let row = [plan.w13_rows, plan.width_padded, plan.hidden_padded, plan.hidden_padded]
-        .into_iter()
-        .fold(0, u64::saturating_add);
+    let row = [
+        plan.w13_rows,
+        plan.width_padded,
+        plan.hidden_padded,
+        plan.hidden_padded,
+    ]
+    .into_iter()
+    .fold(0, u64::saturating_add);
     let bytes = rows.saturating_mul(row).saturating_mul(4);
     if bytes > MAX_SCRATCH {
         return Err(SkipReason::TooLarge {
@@ -93,7 +109,9 @@ fn require(
 
 /// A size as an index.
 pub(super) fn axis(key: &'static str, value: u64) -> Result<usize, SubjectError> {
-    require(value <= MAX_AXIS, key, value, || format!("exceeds {MAX_AXIS}"))?;
+    require(value <= MAX_AXIS, key, value, || {
+        format!("exceeds {MAX_AXIS}")
+    })?;
     usize::try_from(value).map_err(|_| SubjectError::Plan {
         key,
         value,

@@ -58,7 +58,11 @@ fn f16(bytes: [u8; 2]) -> f32 {
     let normal = (magnitude << 13) + (112 << 23);
     let small = (magnitude as i32 as f32 * (1.0 / 16_777_216.0)).to_bits();
     let bits = if magnitude < 0x400 { small } else { normal };
-    let bits = if magnitude >= 0x7c00 { (magnitude << 13) | 0x7f80_0000 } else { bits };
+    let bits = if magnitude >= 0x7c00 {
+        (magnitude << 13) | 0x7f80_0000
+    } else {
+        bits
+    };
     f32::from_bits(bits | (code & 0x8000) << 16)
 }
 
@@ -125,7 +129,9 @@ mod tests {
                 (f16(bytes), half::f16::from_bits(code).to_f32()),
             ];
             for (actual, wanted) in pairs {
-                assert!(actual.to_bits() == wanted.to_bits() || (actual.is_nan() && wanted.is_nan()));
+                assert!(
+                    actual.to_bits() == wanted.to_bits() || (actual.is_nan() && wanted.is_nan())
+                );
             }
         }
     }
@@ -138,13 +144,22 @@ mod tests {
             assert_eq!(e2m1(code), wanted);
             assert_eq!(e2m1(code | 8).to_bits(), (-wanted).to_bits());
         }
-        assert_eq!((e4m3(0x38), e4m3(0x7e), e4m3(1)), (1.0, 448.0, 2.0f32.powi(-9)));
+        assert_eq!(
+            (e4m3(0x38), e4m3(0x7e), e4m3(1)),
+            (1.0, 448.0, 2.0f32.powi(-9))
+        );
         assert_eq!(e4m3(0x80).to_bits(), (-0.0f32).to_bits());
         assert!(e4m3(0x7f).is_nan() && e4m3(0xff).is_nan());
-        assert_eq!((e8m0(127), e8m0(0), e8m0(1)), (1.0, 2.0f32.powi(-127), 2.0f32.powi(-126)));
+        assert_eq!(
+            (e8m0(127), e8m0(0), e8m0(1)),
+            (1.0, 2.0f32.powi(-127), 2.0f32.powi(-126))
+        );
         assert_eq!(e8m0(254), 2.0f32.powi(127));
         assert!(e8m0(255).is_nan());
-        assert_eq!((int4(0), int4(8), int4(15), int8(0xff)), (-8.0, 0.0, 7.0, -1.0));
+        assert_eq!(
+            (int4(0), int4(8), int4(15), int8(0xff)),
+            (-8.0, 0.0, 7.0, -1.0)
+        );
     }
 
     #[test]
@@ -152,7 +167,10 @@ mod tests {
         for code in 0..=255u8 {
             let wanted = float8::F8E4M3::from_bits(code).to_f32();
             let actual = e4m3(code);
-            assert!(actual == wanted || (actual.is_nan() && wanted.is_nan()), "{code:#x}");
+            assert!(
+                actual == wanted || (actual.is_nan() && wanted.is_nan()),
+                "{code:#x}"
+            );
         }
     }
 
