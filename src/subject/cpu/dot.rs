@@ -211,15 +211,29 @@ impl Tiles<'_> {
                     acc[r][t] = load::<S>(&sums[(r0 + r) * self.many + t0 + t], part);
                 }
             }
+            // Twelve sums, the smaller side held, one of the other: sixteen registers.
             for s in 0..len {
-                let mut xs = [simd.splat_f32s(0.0); T];
-                for t in 0..T {
-                    xs[t] = load::<S>(&x[t][s], part);
-                }
-                for r in 0..R {
-                    let ws = load::<S>(&w[r][s], part);
+                if T <= R {
+                    let mut xs = [simd.splat_f32s(0.0); T];
                     for t in 0..T {
-                        acc[r][t] = simd.mul_add_f32s(ws, xs[t], acc[r][t]);
+                        xs[t] = load::<S>(&x[t][s], part);
+                    }
+                    for r in 0..R {
+                        let ws = load::<S>(&w[r][s], part);
+                        for t in 0..T {
+                            acc[r][t] = simd.mul_add_f32s(ws, xs[t], acc[r][t]);
+                        }
+                    }
+                } else {
+                    let mut ws = [simd.splat_f32s(0.0); R];
+                    for r in 0..R {
+                        ws[r] = load::<S>(&w[r][s], part);
+                    }
+                    for t in 0..T {
+                        let xs = load::<S>(&x[t][s], part);
+                        for r in 0..R {
+                            acc[r][t] = simd.mul_add_f32s(ws[r], xs, acc[r][t]);
+                        }
                     }
                 }
             }
