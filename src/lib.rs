@@ -3,6 +3,7 @@
 pub mod case;
 pub mod fill;
 pub mod r#gen;
+pub mod layout;
 pub mod num;
 pub mod plan;
 pub mod rng;
