@@ -106,7 +106,13 @@ impl Sample {
             let grid = self.weight.scale()?;
             let (row_source, col_source) = (source_block(grid.rows), source_block(grid.cols));
             // Where a rank starts inside a block, the block is refined.
-            let fine = |source: u64| if cuts == 1 { source } else { gcd(source, cut) };
+            let fine = |source: u64| {
+                if cuts == 1 || source == 0 {
+                    source
+                } else {
+                    gcd(source, cut)
+                }
+            };
             let (row_block, col_block) = if w13 {
                 (fine(row_source), col_source)
             } else {
