@@ -1,5 +1,6 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
+pub mod audit;
 pub mod case;
 pub mod fill;
 pub mod r#gen;

@@ -131,15 +131,10 @@ fn check(map: &Map, logical: &Tensor, packed: &Tensor) {
     );
     assert_eq!(
         logical.bytes().len(),
-        logical_bytes(map),
+        map.logical_bytes(),
         "logical {} is not of the map's size",
         logical.name()
     );
-}
-
-/// Bytes of the whole logical tensor, one byte per code of less than 8 bits.
-pub(super) fn logical_bytes(map: &Map) -> usize {
-    map.logical_shape().iter().product::<usize>() * map.grid.bits.max(8) / 8
 }
 
 /// Calls `f(logical index, storage index, elements)` for each stretch that is consecutive on

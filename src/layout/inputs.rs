@@ -1,6 +1,6 @@
 //! Everything a subject gets: the packed tensors of every rank.
 
-use super::copy::{logical_bytes, pack, pack_into};
+use super::copy::{pack, pack_into};
 use super::error::LayoutError;
 use super::map::{Map, map, roles};
 use crate::plan::{Plan, Role};
@@ -177,11 +177,11 @@ fn maps<'a>(plan: &Plan, logical: &'a Logical) -> Result<Vec<Vec<(Map, &'a Tenso
             let name = role.name();
             let map = map(plan, role, rank)?;
             let tensor = logical_of(logical, role).ok_or(LayoutError::NoTensor { tensor: name })?;
-            if tensor.bytes().len() != logical_bytes(&map) {
+            if tensor.bytes().len() != map.logical_bytes() {
                 return Err(LayoutError::Size {
                     tensor: name,
                     what: "logical bytes",
-                    wanted: logical_bytes(&map),
+                    wanted: map.logical_bytes(),
                     actual: tensor.bytes().len(),
                 });
             }

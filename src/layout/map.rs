@@ -8,8 +8,9 @@ use crate::terms::{Bias, Nibble, Place, Storage};
 
 /// Most stored elements of one tensor that a map indexes: above any real layer, below overflow.
 const MAX_ELEMENTS: u64 = 1 << 40;
-/// Most rows of one tensor: an interleaved map holds one run a row.
-const MAX_ROWS: u64 = 1 << 26;
+/// Most experts, rows of one tensor, or elements of a cut axis: an interleaved map holds one run
+/// a row.
+const MAX_ROWS: u64 = 1 << 22;
 /// Rows of a tile of the 128x4 layout (facts/upstream-padding.md 1.0, L-128x4).
 const TILE_ROWS: usize = 128;
 /// Columns of a tile of the 128x4 layout.
@@ -158,6 +159,11 @@ impl Map {
         self.experts.physical_len() * self.grid.rows * self.grid.cols * self.grid.bits / 8
     }
 
+    /// Bytes of the whole logical tensor: one byte per code of less than 8 bits.
+    pub fn logical_bytes(&self) -> usize {
+        self.logical_shape().iter().product::<usize>() * self.grid.bits.max(8) / 8
+    }
+
     /// Where a logical element lies; its first place when it is repeated, `None` if it is not here.
     pub fn physical(&self, e: usize, r: usize, c: usize) -> Option<Address> {
         Some(self.address(
@@ -286,7 +292,11 @@ impl Sizes {
         };
         let group = |r: &crate::plan::RankPlan| (r.expert_start, r.expert_len);
         let first = plan.ranks.iter().position(|r| group(r) == group(&share));
-        for (axis, value) in [("hidden", plan.dims.h), ("intermediate", share.len)] {
+        for (axis, value) in [
+            ("experts", plan.dims.e),
+            ("hidden", plan.dims.h),
+            ("intermediate", share.len),
+        ] {
             if value > MAX_ROWS {
                 return Err(LayoutError::TooLarge {
                     tensor: role.name(),

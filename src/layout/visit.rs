@@ -10,6 +10,9 @@ pub type Place3 = (usize, usize, usize);
 /// order; `logical` is `None` for padding.
 pub fn for_each(map: &Map, mut f: impl FnMut(Place3, Address, Option<Place3>)) {
     let [experts, rows, cols] = map.shape();
+    if experts == 0 || rows == 0 {
+        return;
+    }
     let cols_l: Vec<Option<usize>> = (0..cols).map(|c| map.cols.to_logical(c)).collect();
     for e in 0..experts {
         let e_l = map.experts.to_logical(e);
