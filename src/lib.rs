@@ -1,6 +1,8 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
+pub mod audit;
 pub mod case;
+pub mod fill;
 pub mod r#gen;
 pub mod layout;
 pub mod num;

@@ -1,0 +1,107 @@
+//! Draws what the router gets: ids and weights, or logits and a correction bias.
+//!
+//! It must not choose experts from logits. Layer 4.
+
+use super::exact::WEIGHTS;
+use super::layer::stream;
+use crate::case::Case;
+use crate::rng;
+use crate::tensor::RouterInput;
+use crate::terms::Route;
+
+/// Draws the router's input for a case whose sizes have been checked.
+pub(super) fn router(case: &Case) -> RouterInput {
+    match case.route {
+        Route::Given => given(case),
+        _ => logits(case),
+    }
+}
+
+/// Experts that get tokens easily: all of them in half of the cases, else some, so that empty
+/// experts are common.
+struct Favoured {
+    first: u64,
+    count: u64,
+}
+
+impl Favoured {
+    fn draw(case: &Case) -> Favoured {
+        let word = rng::value(case.seed, stream::FAVOURED, 0);
+        let count = if word & 1 == 0 {
+            case.e
+        } else {
+            case.k.max(1 + (word >> 1) % case.e)
+        };
+        Favoured {
+            first: (word >> 32) % case.e,
+            count,
+        }
+    }
+
+    fn contains(&self, expert: u64, experts: u64) -> bool {
+        (expert + experts - self.first) % experts < self.count
+    }
+}
+
+/// Distinct experts by a shuffle of the favoured ones, undone after each token so that a token's
+/// experts depend on its own index alone.
+fn given(case: &Case) -> RouterInput {
+    let favoured = Favoured::draw(case);
+    let mut order: Vec<u32> = (0..favoured.count)
+        .map(|n| ((favoured.first + n) % case.e) as u32)
+        .collect();
+    let (mut ids, mut weights) = (Vec::new(), Vec::new());
+    let mut swaps = Vec::with_capacity(case.k as usize);
+    for token in 0..case.t {
+        for slot in 0..case.k {
+            let word = rng::value(case.seed, stream::ROUTER, token * case.k + slot);
+            let other = slot + (word >> 8) % (favoured.count - slot);
+            order.swap(slot as usize, other as usize);
+            swaps.push((slot as usize, other as usize));
+            ids.push(order[slot as usize]);
+            weights.push(WEIGHTS[(word & 255) as usize % WEIGHTS.len()]);
+        }
+        while let Some((a, b)) = swaps.pop() {
+            order.swap(a, b);
+        }
+    }
+    RouterInput::Given { ids, weights }
+}
+
+/// Logits within ±4, six lower for experts out of favour. A quarter of the tokens has logits on
+/// a grid of halves, and biases are on a grid of eighths: exact ties then happen now and then.
+fn logits(case: &Case) -> RouterInput {
+    let favoured = Favoured::draw(case);
+    let mut logits = Vec::with_capacity((case.t * case.e) as usize);
+    for token in 0..case.t {
+        let coarse = rng::value(case.seed, stream::TIES, token).is_multiple_of(4);
+        for expert in 0..case.e {
+            let unit = unit(rng::value(
+                case.seed,
+                stream::ROUTER,
+                token * case.e + expert,
+            ));
+            let mut logit = 8.0 * unit - 4.0;
+            if coarse {
+                logit = (logit * 2.0).round() / 2.0;
+            }
+            if !favoured.contains(expert, case.e) {
+                logit -= 6.0;
+            }
+            logits.push(logit as f32);
+        }
+    }
+    let mut bias = Vec::new();
+    if case.route.has_bias() {
+        bias.extend((0..case.e).map(|expert| {
+            let unit = unit(rng::value(case.seed, stream::ROUTER_BIAS, expert));
+            ((unit * 8.0).round() / 8.0 - 0.5) as f32
+        }));
+    }
+    RouterInput::Logits { logits, bias }
+}
+
+/// A number in 0..1 with 24 bits.
+fn unit(word: u64) -> f64 {
+    (word >> 40) as f64 / 16_777_216.0
+}

@@ -1,0 +1,73 @@
+//! Checks how many bytes a layer's logical tensors take, before any is allocated.
+//!
+//! It must not allocate. Layer 4.
+
+use super::error::FillError;
+use crate::case::Case;
+use crate::terms::{Bias, Extent, Route};
+
+/// Most bytes that the logical tensors of one layer may take together: 2 GiB, three times the
+/// largest layer that the benches run (604 MB of f32 weights).
+pub const BYTES_MAX: u64 = 1 << 31;
+
+/// Blocks of an axis of `n` elements.
+pub(super) fn blocks(extent: Extent, n: u64) -> u64 {
+    match extent {
+        Extent::All => 1,
+        Extent::Block(b) => n.div_ceil(b),
+    }
+}
+
+/// Refuses a layer whose tensors would exceed [`BYTES_MAX`], naming the size to blame.
+pub(super) fn check(case: &Case) -> Result<(), FillError> {
+    let Case { t, e, k, h, i, .. } = *case;
+    let halves = case.act.halves();
+    let element = case.w.element().bits().div_ceil(8);
+    let mut wanted: Vec<(&'static str, [(&'static str, u64); 3], u64)> = vec![
+        ("w13", [("e", e), ("h", h), ("i", i)], halves * element),
+        ("w2", [("e", e), ("h", h), ("i", i)], element),
+        ("x", [("t", t), ("h", h), ("", 1)], 4),
+    ];
+    wanted.push(match case.route {
+        Route::Given => ("router", [("t", t), ("k", k), ("", 1)], 8),
+        _ => ("router", [("t", t), ("e", e), ("", 1)], 4),
+    });
+    if case.bias == Bias::Both {
+        wanted.push(("w13_bias", [("e", e), ("i", i), ("", 1)], halves * 4));
+        wanted.push(("w2_bias", [("e", e), ("h", h), ("", 1)], 4));
+    }
+    if let Some(grid) = case.w.scale() {
+        let bytes = grid.dtype.bits().div_ceil(8);
+        let w13 = [("h", blocks(grid.cols, h)), ("i", blocks(grid.rows, i))];
+        let w2 = [("h", blocks(grid.rows, h)), ("i", blocks(grid.cols, i))];
+        wanted.push(("w13_scale", [("e", e), w13[0], w13[1]], halves * bytes));
+        wanted.push(("w2_scale", [("e", e), w2[0], w2[1]], bytes));
+    }
+    let mut sum: u128 = 0;
+    for (tensor, sizes, width) in wanted {
+        // Saturating: sizes up to 2^40 each leave even 128 bits when all meet in one product.
+        let product = sizes
+            .iter()
+            .fold(u128::from(width), |a, &(_, n)| a.saturating_mul(n.into()));
+        sum = sum.saturating_add(product);
+        if sum > u128::from(BYTES_MAX) {
+            let own = |key| {
+                [("t", t), ("e", e), ("k", k), ("h", h), ("i", i)]
+                    .into_iter()
+                    .find(|(name, _)| *name == key)
+            };
+            let (key, value) = sizes
+                .iter()
+                .filter_map(|&(key, _)| own(key))
+                .max_by_key(|&(_, n)| n)
+                .unwrap_or(("h", h));
+            return Err(FillError::TooLarge {
+                key,
+                value,
+                tensor,
+                bytes: sum,
+            });
+        }
+    }
+    Ok(())
+}
