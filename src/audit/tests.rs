@@ -150,6 +150,32 @@ fn loud_padding_of_each_kind_is_named() {
 }
 
 #[test]
+fn a_lone_loud_nibble_is_found_at_every_padding_place_of_odd_rows() {
+    let mut it = packed(Sample {
+        e: 1,
+        h: 4,
+        i: 3,
+        tp: 1,
+        hidden: 7,
+        width: 5,
+        ..Sample::default()
+    });
+    for role in [Role::W13, Role::W2] {
+        let map = map(&it.0, role, 0).expect("laid out");
+        let mut pads = Vec::new();
+        for_each(&map, |_, at, l| pads.extend(l.is_none().then_some(at)));
+        assert!(!pads.is_empty());
+        for at in pads {
+            let tensor = it.2.ranks[0].get_mut(role).expect("packed");
+            map.grid.write(tensor.bytes_mut(), at, 1);
+            assert_eq!(run(&it).differing, 1, "{} {at:?}", role.name());
+            let tensor = it.2.ranks[0].get_mut(role).expect("packed");
+            map.grid.write(tensor.bytes_mut(), at, 0);
+        }
+    }
+}
+
+#[test]
 fn storage_padding_must_be_zero_though_it_is_finite() {
     let mut it = packed(Sample {
         storage: Storage::Tiled128x4,
