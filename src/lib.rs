@@ -5,6 +5,7 @@ pub mod case;
 pub mod fill;
 pub mod r#gen;
 pub mod layout;
+pub mod model;
 pub mod num;
 pub mod plan;
 pub mod rng;

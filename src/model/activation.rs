@@ -26,7 +26,11 @@ const WORDS: &[(&str, Activation, Activation)] = &[
     ("silu", Activation::Swiglu, Activation::Silu),
     ("swish", Activation::Swiglu, Activation::Silu),
     ("gelu", Activation::Geglu, Activation::Gelu),
-    ("gelu_pytorch_tanh", Activation::GegluTanh, Activation::GeluTanh),
+    (
+        "gelu_pytorch_tanh",
+        Activation::GegluTanh,
+        Activation::GeluTanh,
+    ),
     ("gelu_tanh", Activation::GegluTanh, Activation::GeluTanh),
     ("gelu_new", Activation::GegluTanh, Activation::GeluTanh),
     ("gelu_fast", Activation::GegluTanh, Activation::GeluTanh),
@@ -45,7 +49,11 @@ pub(super) fn read(doc: &Doc<'_>, family: &Family) -> Result<Activation, ModelEr
             return Err(ModelError::Missing {
                 file: doc.file.to_owned(),
                 what: "activation",
-                keys: KEYS.iter().filter(|k| !k.contains('.')).map(|k| doc.name(k)).collect(),
+                keys: KEYS
+                    .iter()
+                    .filter(|k| !k.contains('.'))
+                    .map(|k| doc.name(k))
+                    .collect(),
                 note: "",
             });
         }
@@ -55,7 +63,9 @@ pub(super) fn read(doc: &Doc<'_>, family: &Family) -> Result<Activation, ModelEr
 
 /// The activation that a key names, if one does.
 fn named(doc: &Doc<'_>, family: &Family) -> Result<Option<Activation>, ModelError> {
-    let Some((key, value)) = doc.first(KEYS) else { return Ok(None) };
+    let Some((key, value)) = doc.first(KEYS) else {
+        return Ok(None);
+    };
     // DBRX writes an object with the name inside.
     let word = match value {
         Value::String(word) => word.as_str(),
@@ -79,15 +89,28 @@ fn named(doc: &Doc<'_>, family: &Family) -> Result<Option<Activation>, ModelErro
         seen.push(w.clone());
         new
     });
-    let source = UnknownWord { kind: "activation", word: cut(word, 48), valid };
-    Err(ModelError::Word { file: doc.file.to_owned(), key: doc.name(key), source })
+    let source = UnknownWord {
+        kind: "activation",
+        word: cut(word, 48),
+        valid,
+    };
+    Err(ModelError::Word {
+        file: doc.file.to_owned(),
+        key: doc.name(key),
+        source,
+    })
 }
 
 /// Takes the limits into account: a clamp makes another function.
 fn limited(doc: &Doc<'_>, act: Activation) -> Result<Activation, ModelError> {
     match act {
         Activation::Swiglu if doc.get("swiglu_limit").is_some() => {
-            constant(doc, "swiglu_limit", Activation::SwigluClamp, SWIGLU_CLAMP_LIMIT)?;
+            constant(
+                doc,
+                "swiglu_limit",
+                Activation::SwigluClamp,
+                SWIGLU_CLAMP_LIMIT,
+            )?;
             Ok(Activation::SwigluClamp)
         }
         Activation::SwigluClamp => {

@@ -63,7 +63,8 @@ struct Shipped {
 fn shipped() -> &'static Shipped {
     static SHIPPED: OnceLock<Shipped> = OnceLock::new();
     SHIPPED.get_or_init(|| {
-        let table: Table = toml::from_str(DATA).expect("the shipped models parse: a test reads them");
+        let table: Table =
+            toml::from_str(DATA).expect("the shipped models parse: a test reads them");
         let mut names = Vec::new();
         for (at, entry) in table.model.iter().enumerate() {
             for name in std::iter::once(&entry.name).chain(&entry.aliases) {
@@ -71,7 +72,10 @@ fn shipped() -> &'static Shipped {
                 names.push((format!("{}/{name}", entry.org), at));
             }
         }
-        Shipped { models: table.model.into_iter().map(model).collect(), names }
+        Shipped {
+            models: table.model.into_iter().map(model).collect(),
+            names,
+        }
     })
 }
 
@@ -115,12 +119,19 @@ pub fn builtin() -> &'static [Model] {
 /// Every name a built-in model goes by, without and with its organisation.
 pub(super) fn names() -> Vec<(&'static str, &'static Model)> {
     let shipped = shipped();
-    shipped.names.iter().map(|(name, at)| (name.as_str(), &shipped.models[*at])).collect()
+    shipped
+        .names
+        .iter()
+        .map(|(name, at)| (name.as_str(), &shipped.models[*at]))
+        .collect()
 }
 
 /// The built-in model of that name, in any case.
 pub(super) fn find(name: &str) -> Option<&'static Model> {
-    names().into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, model)| model)
+    names()
+        .into_iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, model)| model)
 }
 
 #[cfg(test)]
@@ -129,7 +140,10 @@ mod tests {
 
     #[test]
     fn no_two_models_share_a_name() {
-        let mut all: Vec<String> = names().iter().map(|(n, _)| n.to_ascii_lowercase()).collect();
+        let mut all: Vec<String> = names()
+            .iter()
+            .map(|(n, _)| n.to_ascii_lowercase())
+            .collect();
         let count = all.len();
         all.sort();
         all.dedup();
@@ -150,7 +164,11 @@ mod tests {
             assert!(m.top_k >= 1 && m.top_k <= m.experts, "{}", m.name);
             assert!(m.moe_layers >= 1 && m.moe_layers <= m.layers, "{}", m.name);
             assert_eq!(m.route.grouped(), m.groups > 1, "{}", m.name);
-            assert!(m.hidden <= m.model_hidden && m.source.contains("facts/"), "{}", m.name);
+            assert!(
+                m.hidden <= m.model_hidden && m.source.contains("facts/"),
+                "{}",
+                m.name
+            );
         }
     }
 }

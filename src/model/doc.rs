@@ -35,12 +35,17 @@ impl<'a> Doc<'a> {
 
     /// The key with its place.
     pub(super) fn name(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 
     /// The first of `keys` that is there and not null.
     pub(super) fn first<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
-        keys.iter().find_map(|key| self.get(key).map(|value| (*key, value)))
+        keys.iter()
+            .find_map(|key| self.get(key).map(|value| (*key, value)))
     }
 
     /// A whole number at the one key given, at least `least`.
@@ -65,9 +70,19 @@ impl<'a> Doc<'a> {
                 Ok(n.as_u64().expect("the guard read it"))
             }
             Value::Number(n) if n.is_u64() || n.is_i64() || wide(n) => Err(if wide(n) {
-                ModelError::TooLarge { file, key, value: text, most: SIZE_LIMIT }
+                ModelError::TooLarge {
+                    file,
+                    key,
+                    value: text,
+                    most: SIZE_LIMIT,
+                }
             } else {
-                ModelError::TooSmall { file, key, value: text, least }
+                ModelError::TooSmall {
+                    file,
+                    key,
+                    value: text,
+                    least,
+                }
             }),
             other => Err(ModelError::Kind {
                 file,
@@ -121,11 +136,19 @@ impl<'a> Doc<'a> {
             return Ok(found);
         }
         Err(match keys.iter().find(|key| self.raw(key).is_some()) {
-            Some(key) => ModelError::Null { file: self.file.to_owned(), key: self.name(key), what },
+            Some(key) => ModelError::Null {
+                file: self.file.to_owned(),
+                key: self.name(key),
+                what,
+            },
             None => ModelError::Missing {
                 file: self.file.to_owned(),
                 what,
-                keys: keys.iter().filter(|k| !k.contains('.')).map(|k| self.name(k)).collect(),
+                keys: keys
+                    .iter()
+                    .filter(|k| !k.contains('.'))
+                    .map(|k| self.name(k))
+                    .collect(),
                 note,
             },
         })
@@ -142,11 +165,16 @@ impl<'a> Doc<'a> {
     }
 
     /// A real number under any of several spellings, which must agree.
-    pub(super) fn real(&self, keys: &[&'static str]) -> Result<Option<(&'static str, f64)>, ModelError> {
+    pub(super) fn real(
+        &self,
+        keys: &[&'static str],
+    ) -> Result<Option<(&'static str, f64)>, ModelError> {
         let mut found: Option<(&'static str, f64)> = None;
         for key in keys {
             let Some(value) = self.get(key) else { continue };
-            let Some(number) = value.as_f64() else { return Err(self.kind(key, value, "a number")) };
+            let Some(number) = value.as_f64() else {
+                return Err(self.kind(key, value, "a number"));
+            };
             match found {
                 Some((other, same)) if same != number => {
                     return Err(self.conflict((other, same), (key, number)));
@@ -160,7 +188,9 @@ impl<'a> Doc<'a> {
 
     /// A yes or no from the first spelling there.
     pub(super) fn flag(&self, keys: &[&'static str]) -> Result<Option<bool>, ModelError> {
-        let Some((key, value)) = self.first(keys) else { return Ok(None) };
+        let Some((key, value)) = self.first(keys) else {
+            return Ok(None);
+        };
         match value {
             Value::Bool(flag) => Ok(Some(*flag)),
             Value::Number(n) if n.as_u64() == Some(0) => Ok(Some(false)),
@@ -174,7 +204,9 @@ impl<'a> Doc<'a> {
         &self,
         keys: &[&'static str],
     ) -> Result<Option<(&'static str, &'a str)>, ModelError> {
-        let Some((key, value)) = self.first(keys) else { return Ok(None) };
+        let Some((key, value)) = self.first(keys) else {
+            return Ok(None);
+        };
         match value.as_str() {
             Some(word) => Ok(Some((key, word))),
             None => Err(self.kind(key, value, "a string")),

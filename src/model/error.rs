@@ -265,11 +265,16 @@ pub enum NotMoe {
 }
 
 fn hint(near: &Option<String>) -> String {
-    near.as_ref().map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
+    near.as_ref()
+        .map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
 }
 
 fn grouped(groups: &u64, keep: &u64) -> String {
-    if *groups > 1 { format!(" in {keep} of {groups} groups") } else { String::new() }
+    if *groups > 1 {
+        format!(" in {keep} of {groups} groups")
+    } else {
+        String::new()
+    }
 }
 
 fn inside(scopes: &[String]) -> String {

@@ -68,9 +68,16 @@ const PLAIN: Family = Family {
 };
 
 /// What holds for a family that the table does not list: nothing is guessed but the router.
-pub(super) const UNKNOWN: Family = Family { activation: None, ..PLAIN };
+pub(super) const UNKNOWN: Family = Family {
+    activation: None,
+    ..PLAIN
+};
 
-const SIGMOID: Family = Family { score: Score::Sigmoid, bias: true, ..PLAIN };
+const SIGMOID: Family = Family {
+    score: Score::Sigmoid,
+    bias: true,
+    ..PLAIN
+};
 
 /// Listed families.
 pub(super) const FAMILIES: &[Family] = &[
@@ -89,7 +96,12 @@ pub(super) const FAMILIES: &[Family] = &[
         ..PLAIN
     },
     Family {
-        types: &["qwen3_next", "qwen3_vl_moe", "qwen3_5_moe", "qwen3_omni_moe_thinker"],
+        types: &[
+            "qwen3_next",
+            "qwen3_vl_moe",
+            "qwen3_5_moe",
+            "qwen3_omni_moe_thinker",
+        ],
         classes: &["Qwen3Next", "Qwen3VLMoe", "Qwen3_5Moe"],
         ..PLAIN
     },
@@ -99,12 +111,26 @@ pub(super) const FAMILIES: &[Family] = &[
         ..SIGMOID
     },
     Family {
-        types: &["deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "kimi_linear", "kimi_k3"],
+        types: &[
+            "deepseek_v3",
+            "deepseek_v32",
+            "kimi_k2",
+            "kimi_k25",
+            "kimi_linear",
+            "kimi_k3",
+        ],
         classes: &["DeepseekV3", "Kimi"],
         ..SIGMOID
     },
     Family {
-        types: &["dots1", "bailing_moe_v2", "hy_v3", "mimo_v2_flash", "mimo_v2", "laguna"],
+        types: &[
+            "dots1",
+            "bailing_moe_v2",
+            "hy_v3",
+            "mimo_v2_flash",
+            "mimo_v2",
+            "laguna",
+        ],
         classes: &["Dots1", "BailingMoeV2", "MiMoV2", "Laguna"],
         ..SIGMOID
     },
@@ -133,8 +159,20 @@ pub(super) const FAMILIES: &[Family] = &[
         ..PLAIN
     },
     Family {
-        types: &["mixtral", "minimax", "minimax_text_01", "granitemoe", "granitemoehybrid", "granitemoeshared"],
-        classes: &["Mixtral", "MiniMaxForCausalLM", "MiniMaxText01", "GraniteMoe"],
+        types: &[
+            "mixtral",
+            "minimax",
+            "minimax_text_01",
+            "granitemoe",
+            "granitemoehybrid",
+            "granitemoeshared",
+        ],
+        classes: &[
+            "Mixtral",
+            "MiniMaxForCausalLM",
+            "MiniMaxText01",
+            "GraniteMoe",
+        ],
         wide: true,
         route: Some(Route::SoftmaxRenorm),
         home: "block_sparse_moe",
@@ -161,7 +199,9 @@ pub(super) const FAMILIES: &[Family] = &[
         wide: true,
         route: Some(Route::Softmax),
         home: "block_sparse_moe",
-        note: Some("the sparse mixer chooses experts by masked maxima; no router word says that, so softmax stands for it"),
+        note: Some(
+            "the sparse mixer chooses experts by masked maxima; no router word says that, so softmax stands for it",
+        ),
         ..PLAIN
     },
     Family {
@@ -194,7 +234,9 @@ pub(super) const FAMILIES: &[Family] = &[
         route: Some(Route::SoftmaxRenorm),
         home: "moe",
         parallel: true,
-        note: Some("each expert has a learned scale on its router weight, which no router word says"),
+        note: Some(
+            "each expert has a learned scale on its router weight, which no router word says",
+        ),
         ..PLAIN
     },
     Family {
@@ -266,9 +308,11 @@ pub(super) fn find(types: &[&str], architectures: &[&str]) -> Family {
         FAMILIES.iter().find(|f| f.types.contains(&t))
     });
     let classed = || {
-        architectures
-            .iter()
-            .find_map(|a| FAMILIES.iter().find(|f| f.classes.iter().any(|c| a.starts_with(c))))
+        architectures.iter().find_map(|a| {
+            FAMILIES
+                .iter()
+                .find(|f| f.classes.iter().any(|c| a.starts_with(c)))
+        })
     };
     *typed.or_else(classed).unwrap_or(&UNKNOWN)
 }

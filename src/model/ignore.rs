@@ -47,12 +47,18 @@ impl Patterns {
     }
 
     fn push(&mut self, text: &str, wild: bool) {
-        let Some(text) = from_layers(text) else { return };
+        let Some(text) = from_layers(text) else {
+            return;
+        };
         let layer = text.strip_prefix("layers.").and_then(|rest| {
             let digits = rest.split('.').next()?;
             digits.parse().ok()
         });
-        let pattern = if wild { Pattern::Wild(text.to_owned()) } else { Pattern::Plain(format!(".{text}.")) };
+        let pattern = if wild {
+            Pattern::Wild(text.to_owned())
+        } else {
+            Pattern::Plain(format!(".{text}."))
+        };
         match layer {
             Some(layer) => self.layered.entry(layer).or_default().push(pattern),
             None if self.general.len() < GENERAL_LIMIT => self.general.push(pattern),
@@ -90,7 +96,9 @@ fn from_layers(text: &str) -> Option<&str> {
     while let Some(at) = text[from..].find("layers.").map(|at| from + at) {
         if at == 0 || text[..at].ends_with(['.', '*']) {
             let before = &text[..at];
-            let other = ["vision", "visual", "audio", "mtp"].iter().any(|w| before.contains(w));
+            let other = ["vision", "visual", "audio", "mtp"]
+                .iter()
+                .any(|w| before.contains(w));
             return (!other).then_some(&text[at..]);
         }
         from = at + 1;
@@ -142,7 +150,10 @@ fn expand(regex: &str, depth: u32) -> Option<Vec<String>> {
         if found.len() * one.len() > EXPANSION_LIMIT {
             return None;
         }
-        found = found.iter().flat_map(|a| one.iter().map(move |b| format!("{a}{b}"))).collect();
+        found = found
+            .iter()
+            .flat_map(|a| one.iter().map(move |b| format!("{a}{b}")))
+            .collect();
     }
     Some(found)
 }
@@ -155,7 +166,11 @@ fn atom(c: char, rest: &str) -> Option<(String, &str)> {
         _ => {
             let next = rest.chars().next()?;
             let after = &rest[next.len_utf8()..];
-            let text = if matches!(next, 'd' | 'w') { "?".to_owned() } else { next.to_string() };
+            let text = if matches!(next, 'd' | 'w') {
+                "?".to_owned()
+            } else {
+                next.to_string()
+            };
             Some((text, after))
         }
     }
@@ -229,25 +244,57 @@ mod tests {
 
     #[test]
     fn globs_match_from_start_to_end() {
-        assert_eq!(covered("model.language_model.layers.1.mlp*", "mlp.down_proj"), 1);
-        assert_eq!(covered("*.ffn.shared_experts.*", "ffn.shared_experts.down_proj"), 3);
+        assert_eq!(
+            covered("model.language_model.layers.1.mlp*", "mlp.down_proj"),
+            1
+        );
+        assert_eq!(
+            covered("*.ffn.shared_experts.*", "ffn.shared_experts.down_proj"),
+            3
+        );
         assert_eq!(covered("model.layers.1*", "mlp.down_proj"), 1);
         assert_eq!(covered("mtp.layers.0*", "mlp.down_proj"), 0);
     }
 
     #[test]
     fn regular_expressions_are_read_as_far_as_lists_use_them() {
-        assert_eq!(covered(r"re:.*shared_experts.*", "mlp.shared_experts.up_proj"), 3);
-        assert_eq!(covered(r"re:.*mlp\.(gate|up|down)_proj.*", "mlp.down_proj"), 3);
-        assert_eq!(covered(r"re:.*mlp\.(gate|up|down)_proj.*", "mlp.experts.0.down_proj"), 0);
-        assert_eq!(covered(r"re:.*\.mlp\.shared_expert\.up_proj$", "mlp.shared_expert.up_proj"), 3);
-        assert_eq!(covered(r"re:model\.layers\.(0|2)\.mlp\..*", "mlp.up_proj"), 2);
+        assert_eq!(
+            covered(r"re:.*shared_experts.*", "mlp.shared_experts.up_proj"),
+            3
+        );
+        assert_eq!(
+            covered(r"re:.*mlp\.(gate|up|down)_proj.*", "mlp.down_proj"),
+            3
+        );
+        assert_eq!(
+            covered(
+                r"re:.*mlp\.(gate|up|down)_proj.*",
+                "mlp.experts.0.down_proj"
+            ),
+            0
+        );
+        assert_eq!(
+            covered(
+                r"re:.*\.mlp\.shared_expert\.up_proj$",
+                "mlp.shared_expert.up_proj"
+            ),
+            3
+        );
+        assert_eq!(
+            covered(r"re:model\.layers\.(0|2)\.mlp\..*", "mlp.up_proj"),
+            2
+        );
         assert_eq!(covered(r"re:.*layers\.[0-9]+\.mlp", "mlp.up_proj"), 3);
     }
 
     #[test]
     fn what_cannot_be_read_covers_nothing_and_is_counted() {
-        for regex in ["re:(", "re:a{2}", "re:a)", &format!("re:{}", "(".repeat(100_000))] {
+        for regex in [
+            "re:(",
+            "re:a{2}",
+            "re:a)",
+            &format!("re:{}", "(".repeat(100_000)),
+        ] {
             let patterns = Patterns::new([regex].into_iter());
             assert_eq!(patterns.unread, 1);
             assert_eq!(patterns.covered(&[0], &["mlp".to_owned()]), 0);

@@ -6,8 +6,11 @@ use serde_json::Value;
 
 /// Python's three words that JSON lacks, and stand-ins of the same length, so that the
 /// parser's columns stay right.
-const WORDS: [(&str, &str); 3] =
-    [("-Infinity", r#""-inf   ""#), ("Infinity", r#""+inf  ""#), ("NaN", r#""~""#)];
+const WORDS: [(&str, &str); 3] = [
+    ("-Infinity", r#""-inf   ""#),
+    ("Infinity", r#""+inf  ""#),
+    ("NaN", r#""~""#),
+];
 
 /// Parses `text`.
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
@@ -20,7 +23,10 @@ pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
 
 /// The word that a stand-in replaced, if `text` is one.
 pub(super) fn stand_in(text: &str) -> Option<&'static str> {
-    WORDS.iter().find(|(_, s)| s.trim_matches('"') == text).map(|(word, _)| *word)
+    WORDS
+        .iter()
+        .find(|(_, s)| s.trim_matches('"') == text)
+        .map(|(word, _)| *word)
 }
 
 /// `text` with the words outside strings replaced, or none if there is no such word.
@@ -33,7 +39,9 @@ fn replace(text: &str) -> Option<String> {
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b'-' | b'I' | b'N' if !quoted && !joins(bytes, at.checked_sub(1)) => {
-                let word = WORDS.iter().find(|(word, _)| bytes[at..].starts_with(word.as_bytes()));
+                let word = WORDS
+                    .iter()
+                    .find(|(word, _)| bytes[at..].starts_with(word.as_bytes()));
                 if let Some((word, stand_in)) = word
                     && !joins(bytes, Some(at + word.len()))
                 {
@@ -54,8 +62,9 @@ fn replace(text: &str) -> Option<String> {
 
 /// Whether the byte at `at` would make a longer word of its neighbour.
 fn joins(bytes: &[u8], at: Option<usize>) -> bool {
-    at.and_then(|at| bytes.get(at))
-        .is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.' | b'_' | 0x80..))
+    at.and_then(|at| bytes.get(at)).is_some_and(|b| {
+        b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.' | b'_' | 0x80..)
+    })
 }
 
 #[cfg(test)]
@@ -64,16 +73,27 @@ mod tests {
 
     #[test]
     fn pythons_infinities_are_read_and_strings_keep_theirs() {
-        let v = parse(r#"{"a": [0.0, Infinity, -Infinity, NaN], "NaN": "say \"Infinity\", NaN"}"#).unwrap();
+        let v = parse(r#"{"a": [0.0, Infinity, -Infinity, NaN], "NaN": "say \"Infinity\", NaN"}"#)
+            .unwrap();
         assert_eq!(v["NaN"], "say \"Infinity\", NaN");
         let words: Vec<_> = v["a"].as_array().unwrap().iter().skip(1).collect();
-        let words: Vec<_> = words.iter().map(|w| stand_in(w.as_str().unwrap()).unwrap()).collect();
+        let words: Vec<_> = words
+            .iter()
+            .map(|w| stand_in(w.as_str().unwrap()).unwrap())
+            .collect();
         assert_eq!(words, ["Infinity", "-Infinity", "NaN"]);
     }
 
     #[test]
     fn a_longer_word_is_not_one_of_pythons() {
-        for text in ["[Infinityx]", "[xNaN]", "[--Infinity]", "[NaN1]", "[nan]", "[NaNé]"] {
+        for text in [
+            "[Infinityx]",
+            "[xNaN]",
+            "[--Infinity]",
+            "[NaN1]",
+            "[nan]",
+            "[NaNé]",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -41,17 +41,33 @@ pub(super) fn read(doc: &Doc<'_>, notes: &mut Vec<String>) -> Result<Layers, Mod
     match named {
         None if total == 1 => notes.push("no number of layers: one is assumed".to_owned()),
         Some(n) if n != total => {
-            notes.push(format!("{key} lists {total} layers, num_hidden_layers is {n}; the list is taken"));
+            notes.push(format!(
+                "{key} lists {total} layers, num_hidden_layers is {n}; the list is taken"
+            ));
         }
         _ => {}
     }
-    let of = |kind| (0..).zip(&kinds).filter(|(_, k)| **k == kind).map(|(n, _)| n).collect();
+    let of = |kind| {
+        (0..)
+            .zip(&kinds)
+            .filter(|(_, k)| **k == kind)
+            .map(|(n, _)| n)
+            .collect()
+    };
     let (moe, dense): (Vec<u64>, Vec<u64>) = (of(Kind::Moe), of(Kind::Dense));
     if moe.is_empty() {
         let why = NotMoe::NoLayer { key: doc.name(key) };
-        return Err(ModelError::NotMoe { file: doc.file.to_owned(), why });
+        return Err(ModelError::NotMoe {
+            file: doc.file.to_owned(),
+            why,
+        });
     }
-    Ok(Layers { moe, dense, total, mtp: mtp(doc)? })
+    Ok(Layers {
+        moe,
+        dense,
+        total,
+        mtp: mtp(doc)?,
+    })
 }
 
 /// Refuses more layers than can be listed.
@@ -81,7 +97,9 @@ fn listed(doc: &Doc<'_>) -> Result<Option<(&'static str, Vec<Kind>)>, ModelError
         return Ok(Some((PATTERN, kinds.collect())));
     }
     for key in ["mlp_layer_types", "layers_block_type"] {
-        let Some(items) = doc.list(key)? else { continue };
+        let Some(items) = doc.list(key)? else {
+            continue;
+        };
         limited(doc, key, items.len() as u64)?;
         let kinds: Vec<Kind> = items
             .iter()
@@ -104,7 +122,10 @@ fn listed(doc: &Doc<'_>) -> Result<Option<(&'static str, Vec<Kind>)>, ModelError
             Some(1) => Ok(Kind::Moe),
             _ => Err(doc.kind(FREQ, item, "a list of 0 and 1")),
         };
-        return Ok(Some((FREQ, items.iter().map(kind).collect::<Result<_, _>>()?)));
+        return Ok(Some((
+            FREQ,
+            items.iter().map(kind).collect::<Result<_, _>>()?,
+        )));
     }
     Ok(None)
 }
@@ -125,7 +146,11 @@ fn counted(doc: &Doc<'_>, total: u64) -> Result<(&'static str, Vec<Kind>), Model
         keep(numbers.0, &|n| numbers.1.contains(&n));
         return Ok((by, kinds));
     }
-    for key in ["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"] {
+    for key in [
+        "first_k_dense_replace",
+        "num_dense_layers",
+        "moe_layer_start_index",
+    ] {
         if let Some(value) = doc.get(key) {
             let first = doc.whole(key, value, 0)?;
             keep(key, &|n| n >= first);
@@ -168,7 +193,9 @@ fn numbers(doc: &Doc<'_>) -> Result<Option<(&'static str, Vec<u64>)>, ModelError
         let all = items.iter().map(|item| doc.whole(LIST, item, 0));
         return Ok(Some((LIST, all.collect::<Result<_, _>>()?)));
     }
-    let Some((_, text)) = doc.word(&[TEXT])? else { return Ok(None) };
+    let Some((_, text)) = doc.word(&[TEXT])? else {
+        return Ok(None);
+    };
     limited(doc, TEXT, text.split(',').count() as u64)?;
     let all = text.split(',').map(|n| {
         n.trim().parse().map_err(|_| ModelError::Kind {
@@ -183,8 +210,12 @@ fn numbers(doc: &Doc<'_>) -> Result<Option<(&'static str, Vec<u64>)>, ModelError
 }
 
 fn mtp(doc: &Doc<'_>) -> Result<u64, ModelError> {
-    const KEYS: &[&str] =
-        &["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "mtp_num_layers"];
+    const KEYS: &[&str] = &[
+        "num_nextn_predict_layers",
+        "mtp_num_hidden_layers",
+        "num_mtp_layers",
+        "mtp_num_layers",
+    ];
     if let Some(layers) = doc.perhaps(KEYS)? {
         return Ok(layers);
     }
@@ -205,9 +236,16 @@ pub(super) fn dense(
         return Ok(None);
     }
     // Llama-4 has its dense width in intermediate_size_mlp, its experts' in intermediate_size.
-    let keys = &["intermediate_size_mlp", "intermediate_size", "ffn_hidden_size"];
+    let keys = &[
+        "intermediate_size_mlp",
+        "intermediate_size",
+        "ffn_hidden_size",
+    ];
     let Some((key, value)) = doc.first(keys) else {
-        notes.push(format!("{} dense layers, but no key says how wide", layers.dense.len()));
+        notes.push(format!(
+            "{} dense layers, but no key says how wide",
+            layers.dense.len()
+        ));
         return Ok(None);
     };
     doc.whole(key, value, 1).map(Some)

@@ -67,12 +67,16 @@ pub fn load(path_or_name: &str) -> Result<Model, ModelError> {
     if path.is_dir() {
         return match text(&path.join(CONFIG).to_string_lossy())? {
             Some(json) => parse_beside(&json, &path.join(CONFIG), path_or_name),
-            None => Err(ModelError::NoConfig { dir: path_or_name.to_owned() }),
+            None => Err(ModelError::NoConfig {
+                dir: path_or_name.to_owned(),
+            }),
         };
     }
     match text(path_or_name)? {
         Some(json) => parse_beside(&json, path, path_or_name),
-        None => builtin::find(path_or_name).cloned().ok_or_else(|| missing(path_or_name)),
+        None => builtin::find(path_or_name)
+            .cloned()
+            .ok_or_else(|| missing(path_or_name)),
     }
 }
 
@@ -80,16 +84,25 @@ pub fn load(path_or_name: &str) -> Result<Model, ModelError> {
 fn missing(given: &str) -> ModelError {
     let given_lower = given.to_ascii_lowercase();
     if given_lower.ends_with(".json") || given.starts_with(['/', '.', '~']) || given.is_empty() {
-        return ModelError::NoFile { given: format!("`{}`", cut(given, 400).escape_debug()) };
+        return ModelError::NoFile {
+            given: format!("`{}`", cut(given, 400).escape_debug()),
+        };
     }
     let names: Vec<String> = builtin::builtin().iter().map(|m| m.name.clone()).collect();
     let all = builtin::names();
-    let lower: Vec<String> = all.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    let lower: Vec<String> = all
+        .iter()
+        .map(|(name, _)| name.to_ascii_lowercase())
+        .collect();
     let short = given_lower.rsplit('/').next().unwrap_or_default();
     let near = nearest(short, &lower)
         .and_then(|near| lower.iter().position(|name| name == near))
         .map(|at| all[at].1.name.clone());
-    ModelError::NoModel { given: cut(given, 400), near, names }
+    ModelError::NoModel {
+        given: cut(given, 400),
+        near,
+        names,
+    }
 }
 
 /// Parses a file's text, with the quantisation file that may lie beside it.
@@ -101,38 +114,59 @@ fn parse_beside(json: &str, path: &Path, given: &str) -> Result<Model, ModelErro
         false => None,
     };
     let model = parse(json, &file, quant.as_deref())?;
-    Ok(Model { source: given.to_owned(), ..model })
+    Ok(Model {
+        source: given.to_owned(),
+        ..model
+    })
 }
 
 /// The text of a file, none if there is no such file.
 fn text(file: &str) -> Result<Option<String>, ModelError> {
-    let io = |source| ModelError::Io { file: file.to_owned(), source };
+    let io = |source| ModelError::Io {
+        file: file.to_owned(),
+        source,
+    };
     let opened = match File::open(file) {
         Ok(opened) => opened,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         // A name with a NUL, or longer than names may be, is no file's.
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidFilename) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::InvalidFilename
+            ) =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(io(error)),
     };
     let mut bytes = Vec::new();
-    opened.take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(io)?;
+    opened
+        .take(FILE_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
     if bytes.len() as u64 > FILE_LIMIT {
-        return Err(ModelError::TooBig { file: file.to_owned(), limit: FILE_LIMIT });
+        return Err(ModelError::TooBig {
+            file: file.to_owned(),
+            limit: FILE_LIMIT,
+        });
     }
-    String::from_utf8(bytes).map(Some).map_err(|error| ModelError::NotUtf8 {
-        file: file.to_owned(),
-        at: error.utf8_error().valid_up_to(),
-    })
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|error| ModelError::NotUtf8 {
+            file: file.to_owned(),
+            at: error.utf8_error().valid_up_to(),
+        })
 }
 
 /// The top object of a JSON text.
 fn object(json: &str, file: &str) -> Result<Value, ModelError> {
-    let value = json::parse(json)
-        .map_err(|source| ModelError::Json { file: file.to_owned(), source })?;
+    let value = json::parse(json).map_err(|source| ModelError::Json {
+        file: file.to_owned(),
+        source,
+    })?;
     if value.is_object() {
         return Ok(value);
     }
@@ -147,37 +181,64 @@ fn object(json: &str, file: &str) -> Result<Value, ModelError> {
 /// the `hf_quant_config.json` beside it.
 pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, ModelError> {
     let value = object(json, file)?;
-    let beside_file = Path::new(file).with_file_name(BESIDE).to_string_lossy().into_owned();
-    let beside_value = hf_quant.map(|text| object(text, &beside_file)).transpose()?;
+    let beside_file = Path::new(file)
+        .with_file_name(BESIDE)
+        .to_string_lossy()
+        .into_owned();
+    let beside_value = hf_quant
+        .map(|text| object(text, &beside_file))
+        .transpose()?;
     let doc = |file, value| match value {
-        &Value::Object(ref map) => Some(Doc { file, path: "", map, lists: false }),
+        &Value::Object(ref map) => Some(Doc {
+            file,
+            path: "",
+            map,
+            lists: false,
+        }),
         _ => None,
     };
     let root = doc(file, &value).expect("`object` returns objects");
-    let beside = beside_value.as_ref().and_then(|value| doc(beside_file.as_str(), value));
+    let beside = beside_value
+        .as_ref()
+        .and_then(|value| doc(beside_file.as_str(), value));
     read(root, beside)
 }
 
 /// Reads the facts out of a config.
 fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     let doc = scope(root)?;
-    let architectures: Vec<&str> =
-        [root, doc].iter().flat_map(|d| strings(d, "architectures")).collect();
+    let architectures: Vec<&str> = [root, doc]
+        .iter()
+        .flat_map(|d| strings(d, "architectures"))
+        .collect();
     let kind = |d: &Doc<'_>| -> Result<String, ModelError> {
-        Ok(d.word(&["model_type"])?.map_or(String::new(), |(_, t)| cut(t, 200)))
+        Ok(d.word(&["model_type"])?
+            .map_or(String::new(), |(_, t)| cut(t, 200)))
     };
     let (outer, inner) = (kind(&root)?, kind(&doc)?);
     let family = family::find(&[&inner, &outer], &architectures);
-    let doc = Doc { lists: family.lists, ..doc };
+    let doc = Doc {
+        lists: family.lists,
+        ..doc
+    };
 
     let mut notes = Vec::new();
     let (_, model_hidden) = doc.need(HIDDEN, "hidden size", "")?;
-    let hidden = doc.number(LATENT, 1)?.map_or(model_hidden, |(_, latent)| latent);
+    let hidden = doc
+        .number(LATENT, 1)?
+        .map_or(model_hidden, |(_, latent)| latent);
     let (_, experts) = doc.need(EXPERTS, "number of experts", "")?;
     let top_k = doc.need(TOP_K, "number of experts per token", "")?;
     if top_k.1 > experts {
         let (file, key) = (doc.file.to_owned(), doc.name(top_k.0));
-        return Err(ModelError::TopK { file, key, top_k: top_k.1, experts, groups: 1, keep: 1 });
+        return Err(ModelError::TopK {
+            file,
+            key,
+            top_k: top_k.1,
+            experts,
+            groups: 1,
+            keep: 1,
+        });
     }
     let intermediate = width(&doc, &family)?;
     let layers = layers::read(&doc, &mut notes)?;
@@ -226,7 +287,9 @@ fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
     let mut looked = Vec::new();
     let mut found = None;
     for path in NESTED {
-        let Some(Value::Object(map)) = root.get(path) else { continue };
+        let Some(Value::Object(map)) = root.get(path) else {
+            continue;
+        };
         let nested = Doc { path, map, ..root };
         looked.push((*path).to_owned());
         if found.is_none() && nested.first(EXPERTS).is_some() {
@@ -236,12 +299,25 @@ fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
     let found = found.or_else(|| root.first(EXPERTS).map(|_| root));
     let file = root.file.to_owned();
     let Some(doc) = found else {
-        let keys = EXPERTS.iter().copied().filter(|key| !key.contains('.')).collect();
-        return Err(ModelError::NotMoe { file, why: NotMoe::NoKey { keys, scopes: looked } });
+        let keys = EXPERTS
+            .iter()
+            .copied()
+            .filter(|key| !key.contains('.'))
+            .collect();
+        return Err(ModelError::NotMoe {
+            file,
+            why: NotMoe::NoKey {
+                keys,
+                scopes: looked,
+            },
+        });
     };
     if doc.flag(&["enable_moe_block"])? == Some(false) {
         let key = doc.name("enable_moe_block");
-        return Err(ModelError::NotMoe { file, why: NotMoe::SwitchedOff { key } });
+        return Err(ModelError::NotMoe {
+            file,
+            why: NotMoe::SwitchedOff { key },
+        });
     }
     Ok(doc)
 }
@@ -253,7 +329,9 @@ fn width(doc: &Doc<'_>, family: &family::Family) -> Result<u64, ModelError> {
         return Ok(doc.need(&["intermediate_size"], WHAT, "")?.1);
     }
     let note = match doc.first(&["intermediate_size"]) {
-        Some(_) => " (intermediate_size is the expert's width in some families, but this one is not known to be of them)",
+        Some(_) => {
+            " (intermediate_size is the expert's width in some families, but this one is not known to be of them)"
+        }
         None => "",
     };
     Ok(doc.need(WIDTH, WHAT, note)?.1)
@@ -279,6 +357,9 @@ fn name(root: &Doc<'_>, architecture: &str, model_type: &str) -> String {
     let own = root.get("_name_or_path").and_then(Value::as_str);
     let own = own.and_then(|n| n.trim_end_matches('/').rsplit('/').next());
     let candidates = [directory, own, Some(architecture), Some(model_type)];
-    let found = candidates.into_iter().flatten().find(|name| !name.is_empty());
+    let found = candidates
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty());
     cut(found.unwrap_or("model"), 200)
 }

@@ -29,13 +29,21 @@ impl Scheme {
             WeightFormat::Fp8Block32 => Some((32, 32)),
             _ => None,
         };
-        Scheme { format, block, group }
+        Scheme {
+            format,
+            block,
+            group,
+        }
     }
 }
 
 /// The error for a quantisation in words that no format describes.
 pub(super) fn no_format(doc: &Doc<'_>, key: &str, what: String) -> ModelError {
-    ModelError::NoFormat { file: doc.file.to_owned(), key: doc.name(key), what }
+    ModelError::NoFormat {
+        file: doc.file.to_owned(),
+        key: doc.name(key),
+        what,
+    }
 }
 
 /// The error for a word outside a list.
@@ -67,7 +75,9 @@ pub(super) fn fp8(doc: &Doc<'_>) -> Result<Scheme, ModelError> {
 
 /// A block's rows and columns, if the key is there.
 pub(super) fn block(doc: &Doc<'_>, key: &str) -> Result<Option<(u64, u64)>, ModelError> {
-    let Some(items) = doc.list(key)? else { return Ok(None) };
+    let Some(items) = doc.list(key)? else {
+        return Ok(None);
+    };
     match items {
         [rows, cols] => Ok(Some((doc.whole(key, rows, 1)?, doc.whole(key, cols, 1)?))),
         _ => {
@@ -78,17 +88,17 @@ pub(super) fn block(doc: &Doc<'_>, key: &str) -> Result<Option<(u64, u64)>, Mode
 }
 
 /// FP8 with scales per block.
-pub(super) fn blocked(
-    doc: &Doc<'_>,
-    key: &str,
-    block: (u64, u64),
-) -> Result<Scheme, ModelError> {
+pub(super) fn blocked(doc: &Doc<'_>, key: &str, block: (u64, u64)) -> Result<Scheme, ModelError> {
     match block {
         (128, 128) => Ok(Scheme::of(WeightFormat::Fp8Block)),
         (64, 64) => Ok(Scheme::of(WeightFormat::Fp8Block64)),
         (32, 32) => Ok(Scheme::of(WeightFormat::Fp8Block32)),
         (1, 32) => Ok(Scheme::of(WeightFormat::Mxfp8)),
-        (rows, cols) => Err(no_format(doc, key, format!("fp8 with blocks of {rows}x{cols}"))),
+        (rows, cols) => Err(no_format(
+            doc,
+            key,
+            format!("fp8 with blocks of {rows}x{cols}"),
+        )),
     }
 }
 
@@ -103,9 +113,11 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
         (4, Some(128)) => Ok(Scheme::of(WeightFormat::Int4)),
         (4, Some(32)) => Ok(Scheme::of(WeightFormat::Int4G32)),
         (8, None) => Ok(Scheme::of(WeightFormat::Int8)),
-        (bits, Some(group)) => {
-            Err(no_format(doc, key, format!("int{bits} with group_size {group}")))
-        }
+        (bits, Some(group)) => Err(no_format(
+            doc,
+            key,
+            format!("int{bits} with group_size {group}"),
+        )),
         (bits, None) => Err(no_format(doc, key, format!("int{bits} without groups"))),
     }
 }
@@ -113,9 +125,21 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
 /// ModelOpt's `quant_algo`; none where it says that nothing is quantised.
 pub(super) fn algo(doc: &Doc<'_>, word: &str) -> Result<Option<Scheme>, ModelError> {
     const VALID: &[&str] = &[
-        "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "FP8_BLOCK_SCALES", "NVFP4", "NVFP4_AWQ",
-        "W4A16_NVFP4", "MXFP4", "W4A8_MXFP4_FP8", "W4A8_NVFP4_FP8", "MXFP8", "W4A16_AWQ",
-        "W4A8_AWQ", "INT8_SQ", "MIXED_PRECISION",
+        "FP8",
+        "FP8_PER_CHANNEL_PER_TOKEN",
+        "FP8_PB_WO",
+        "FP8_BLOCK_SCALES",
+        "NVFP4",
+        "NVFP4_AWQ",
+        "W4A16_NVFP4",
+        "MXFP4",
+        "W4A8_MXFP4_FP8",
+        "W4A8_NVFP4_FP8",
+        "MXFP8",
+        "W4A16_AWQ",
+        "W4A8_AWQ",
+        "INT8_SQ",
+        "MIXED_PRECISION",
     ];
     let format = match word.to_ascii_uppercase().as_str() {
         "" | "NONE" | "NO_QUANT" => return Ok(None),
@@ -127,7 +151,15 @@ pub(super) fn algo(doc: &Doc<'_>, word: &str) -> Result<Option<Scheme>, ModelErr
         "MXFP8" => WeightFormat::Mxfp8,
         "INT8_SQ" | "W8A8_SQ_PER_CHANNEL" => WeightFormat::Int8,
         "W4A16_AWQ" | "W4A8_AWQ" | "INT4_AWQ" => return integer(doc, "quant_algo", 4).map(Some),
-        _ => return Err(unknown(doc, "quant_algo", "quantisation algorithm", word, VALID)),
+        _ => {
+            return Err(unknown(
+                doc,
+                "quant_algo",
+                "quantisation algorithm",
+                word,
+                VALID,
+            ));
+        }
     };
     grouped(doc, Scheme::of(format)).map(Some)
 }
@@ -137,7 +169,11 @@ fn grouped(doc: &Doc<'_>, scheme: Scheme) -> Result<Scheme, ModelError> {
     match (scheme.group, doc.get("group_size")) {
         (Some(own), Some(value)) => match doc.whole("group_size", value, 1)? {
             group if group == own => Ok(scheme),
-            group => Err(no_format(doc, "group_size", format!("{} with group_size {group}", scheme.format))),
+            group => Err(no_format(
+                doc,
+                "group_size",
+                format!("{} with group_size {group}", scheme.format),
+            )),
         },
         _ => Ok(scheme),
     }
@@ -163,13 +199,21 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
         ("float", 8, "group", Some(32)) => Ok(Scheme::of(WeightFormat::Mxfp8)),
         ("float", 8, "block", _) => match block(doc, "block_structure")? {
             Some(block) => blocked(doc, "block_structure", block),
-            None => Err(no_format(doc, "strategy", "fp8 in blocks of unsaid size".to_owned())),
+            None => Err(no_format(
+                doc,
+                "strategy",
+                "fp8 in blocks of unsaid size".to_owned(),
+            )),
         },
         ("int", 4, ..) => integer(doc, "num_bits", 4),
         ("int", 8, "channel", None) => Ok(Scheme::of(WeightFormat::Int8)),
         _ => {
             let group = group.map_or(String::new(), |g| format!(", group_size {g}"));
-            let what = format!("{} with {bits} bits per {}{group}", cut(kind, 24), cut(strategy, 24));
+            let what = format!(
+                "{} with {bits} bits per {}{group}",
+                cut(kind, 24),
+                cut(strategy, 24)
+            );
             Err(no_format(doc, "num_bits", what))
         }
     }

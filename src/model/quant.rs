@@ -45,12 +45,21 @@ struct Schemes {
 
 impl Schemes {
     fn all(method: &str, scheme: Option<Scheme>) -> Self {
-        Schemes { method: method.to_owned(), list: vec![(Reach::All, scheme)] }
+        Schemes {
+            method: method.to_owned(),
+            list: vec![(Reach::All, scheme)],
+        }
     }
 
     fn routed(method: &str, routed: WeightFormat, rest: Option<Scheme>) -> Self {
-        let list = vec![(Reach::RoutedOnly, Some(Scheme::of(routed))), (Reach::All, rest)];
-        Schemes { method: method.to_owned(), list }
+        let list = vec![
+            (Reach::RoutedOnly, Some(Scheme::of(routed))),
+            (Reach::All, rest),
+        ];
+        Schemes {
+            method: method.to_owned(),
+            list,
+        }
     }
 
     fn of(&self, part: &Part<'_>) -> Option<Scheme> {
@@ -59,7 +68,10 @@ impl Schemes {
             Reach::RoutedOnly => part.routed,
             Reach::Named(patterns) => patterns.covered(part.layers, &part.tails) > 0,
         };
-        self.list.iter().find(|(reach, _)| reaches(reach)).and_then(|(_, scheme)| *scheme)
+        self.list
+            .iter()
+            .find(|(reach, _)| reaches(reach))
+            .and_then(|(_, scheme)| *scheme)
     }
 }
 
@@ -81,7 +93,10 @@ pub(super) fn read(
         let schemes = schemes(entry)?;
         let ignored = ignored(entry)?;
         if ignored.unread > 0 {
-            notes.push(format!("{} patterns of modules left unquantised could not be read", ignored.unread));
+            notes.push(format!(
+                "{} patterns of modules left unquantised could not be read",
+                ignored.unread
+            ));
         }
         for (part, slot) in parts.iter().zip(&mut found) {
             *slot = schemes.of(part);
@@ -92,7 +107,11 @@ pub(super) fn read(
             if left == part.layers.len() {
                 *slot = None;
             } else {
-                notes.push(format!("{left} of {} layers' {} are not quantised", part.layers.len(), part.word));
+                notes.push(format!(
+                    "{left} of {} layers' {} are not quantised",
+                    part.layers.len(),
+                    part.word
+                ));
             }
         }
         method = schemes.method;
@@ -115,13 +134,19 @@ pub(super) fn read(
 /// The format of unquantised weights.
 fn plain(configs: &[Doc<'_>], notes: &mut Vec<String>) -> Result<WeightFormat, ModelError> {
     for doc in configs {
-        let Some((key, word)) = doc.word(&["torch_dtype", "dtype"])? else { continue };
+        let Some((key, word)) = doc.word(&["torch_dtype", "dtype"])? else {
+            continue;
+        };
         return Ok(match word.trim_start_matches("torch.") {
             "bfloat16" | "auto" => WeightFormat::Bf16,
             "float16" | "half" => WeightFormat::F16,
             "float32" | "float" => WeightFormat::F32,
             _ => {
-                notes.push(format!("{} is {}; bf16 is assumed", doc.name(key), shown(&Value::from(word))));
+                notes.push(format!(
+                    "{} is {}; bf16 is assumed",
+                    doc.name(key),
+                    shown(&Value::from(word))
+                ));
                 WeightFormat::Bf16
             }
         });
@@ -141,17 +166,18 @@ fn stored(configs: &[Doc<'_>], routed: Option<Scheme>) -> Result<Option<Scheme>,
         Some((_, "fp4")) if !four => Ok(Some(Scheme::of(WeightFormat::Mxfp4))),
         Some((_, "fp4" | "fp8")) | None => Ok(routed),
         Some((_, "bf16" | "bfloat16")) => Ok(None),
-        Some((key, word)) => {
-            Err(unknown(doc, key, "expert dtype", word, &["fp4", "fp8", "bf16"]))
-        }
+        Some((key, word)) => Err(unknown(
+            doc,
+            key,
+            "expert dtype",
+            word,
+            &["fp4", "fp8", "bf16"],
+        )),
     }
 }
 
 /// The quantisation entry, if there is one.
-fn entry<'a>(
-    configs: &[Doc<'a>],
-    beside: Option<&Doc<'a>>,
-) -> Result<Option<Doc<'a>>, ModelError> {
+fn entry<'a>(configs: &[Doc<'a>], beside: Option<&Doc<'a>>) -> Result<Option<Doc<'a>>, ModelError> {
     for doc in configs {
         for key in ["quantization_config", "compression_config"] {
             let path = match (doc.path, key) {
@@ -164,27 +190,61 @@ fn entry<'a>(
             }
         }
     }
-    let Some(beside) = beside else { return Ok(None) };
-    Ok(Some(beside.object("quantization", "quantization")?.unwrap_or(*beside)))
+    let Some(beside) = beside else {
+        return Ok(None);
+    };
+    Ok(Some(
+        beside
+            .object("quantization", "quantization")?
+            .unwrap_or(*beside),
+    ))
 }
 
 /// Names of a part's modules behind `layers.N.`, in the spellings that checkpoints use.
 fn parts<'a>(family: &Family, layers: &'a Layers) -> [Part<'a>; 3] {
     let home = family.home;
-    let tails = |names: &[&str]| names.iter().map(|n| format!("{home}.{n}")).collect::<Vec<_>>();
+    let tails = |names: &[&str]| {
+        names
+            .iter()
+            .map(|n| format!("{home}.{n}"))
+            .collect::<Vec<_>>()
+    };
     let mut routed = tails(&["experts.0.down_proj"]);
     routed.push("experts.0.down_proj".to_owned());
-    let mut shared = tails(&["shared_experts.down_proj", "shared_expert.down_proj", "shared_mlp.down_proj"]);
+    let mut shared = tails(&[
+        "shared_experts.down_proj",
+        "shared_expert.down_proj",
+        "shared_mlp.down_proj",
+    ]);
     shared.extend(["shared_experts.down_proj", "share_expert.down_proj"].map(str::to_owned));
     let dense = match home {
         "mixer" | "feed_forward" | "ffn" => tails(&["down_proj"]),
         _ => vec!["mlp.down_proj".to_owned()],
     };
-    let beside = if layers.dense.is_empty() { &layers.moe } else { &layers.dense };
+    let beside = if layers.dense.is_empty() {
+        &layers.moe
+    } else {
+        &layers.dense
+    };
     [
-        Part { word: "routed experts", layers: &layers.moe, tails: routed, routed: true },
-        Part { word: "shared experts", layers: &layers.moe, tails: shared, routed: false },
-        Part { word: "dense MLPs", layers: beside, tails: dense, routed: false },
+        Part {
+            word: "routed experts",
+            layers: &layers.moe,
+            tails: routed,
+            routed: true,
+        },
+        Part {
+            word: "shared experts",
+            layers: &layers.moe,
+            tails: shared,
+            routed: false,
+        },
+        Part {
+            word: "dense MLPs",
+            layers: beside,
+            tails: dense,
+            routed: false,
+        },
     ]
 }
 
@@ -193,7 +253,10 @@ fn ignored(entry: &Doc<'_>) -> Result<Patterns, ModelError> {
     let mut names = Vec::new();
     for key in IGNORE {
         for item in entry.list(key)?.unwrap_or_default() {
-            names.push(item.as_str().ok_or_else(|| entry.kind(key, item, "a list of strings"))?);
+            names.push(
+                item.as_str()
+                    .ok_or_else(|| entry.kind(key, item, "a list of strings"))?,
+            );
         }
     }
     Ok(Patterns::new(names.into_iter()))
@@ -202,12 +265,27 @@ fn ignored(entry: &Doc<'_>) -> Result<Patterns, ModelError> {
 /// The schemes that an entry lists.
 fn schemes(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
     const METHODS: &[&str] = &[
-        "fp8", "fbgemm_fp8", "ptpc_fp8", "modelopt", "compressed-tensors", "mxfp4", "mxfp8",
-        "nvfp4", "awq", "gptq", "auto-round", "quark", "w4afp8", "w8a8_int8", "experts_int8",
+        "fp8",
+        "fbgemm_fp8",
+        "ptpc_fp8",
+        "modelopt",
+        "compressed-tensors",
+        "mxfp4",
+        "mxfp8",
+        "nvfp4",
+        "awq",
+        "gptq",
+        "auto-round",
+        "quark",
+        "w4afp8",
+        "w8a8_int8",
+        "experts_int8",
     ];
     let method = match entry.word(&["quant_method"])? {
         Some((_, method)) => method,
-        None if entry.get("quant_algo").is_some() || entry.get("quantized_layers").is_some() => "modelopt",
+        None if entry.get("quant_algo").is_some() || entry.get("quantized_layers").is_some() => {
+            "modelopt"
+        }
         None if entry.get("config_groups").is_some() => "compressed-tensors",
         None if entry.get("quant_algo").is_none() && entry.map.contains_key("quant_algo") => {
             return Ok(Schemes::all("none", None));
@@ -238,10 +316,18 @@ fn schemes(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
             let (key, bits) = entry.need(&["bits", "w_bit"], "number of bits", "")?;
             all(methods::integer(entry, key, bits)?)
         }
-        "modelopt" | "modelopt_fp4" | "modelopt_mixed" | "modelopt_mxfp8" => modelopt(entry, method),
+        "modelopt" | "modelopt_fp4" | "modelopt_mixed" | "modelopt_mxfp8" => {
+            modelopt(entry, method)
+        }
         "compressed-tensors" | "compressed_tensors" => groups(entry, method),
         "quark" => quark(entry),
-        other => Err(unknown(entry, "quant_method", "quantisation method", other, METHODS)),
+        other => Err(unknown(
+            entry,
+            "quant_method",
+            "quantisation method",
+            other,
+            METHODS,
+        )),
     }
 }
 
@@ -267,10 +353,14 @@ fn by_layer(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
     };
     let mut kinds: Vec<(Scheme, Vec<&str>)> = Vec::new();
     for name in layers.map.keys() {
-        let Some(Value::Object(map)) = layers.map.get(name) else { continue };
+        let Some(Value::Object(map)) = layers.map.get(name) else {
+            continue;
+        };
         let doc = Doc { map, ..layers };
         let word = doc.word(&["quant_algo"])?.map_or("", |(_, word)| word);
-        let Some(scheme) = methods::algo(&doc, word)? else { continue };
+        let Some(scheme) = methods::algo(&doc, word)? else {
+            continue;
+        };
         match kinds.iter_mut().find(|(known, _)| *known == scheme) {
             Some((_, names)) => names.push(name),
             None => kinds.push((scheme, vec![name])),
@@ -280,7 +370,10 @@ fn by_layer(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
         .into_iter()
         .map(|(scheme, names)| (Reach::Named(Patterns::new(names.into_iter())), Some(scheme)))
         .collect();
-    Ok(Schemes { method: method.to_owned(), list })
+    Ok(Schemes {
+        method: method.to_owned(),
+        list,
+    })
 }
 
 /// The `config_groups` of compressed-tensors (and of ModelOpt): named targets before classes.
@@ -296,7 +389,9 @@ fn groups(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
         });
     };
     for key in all.map.keys() {
-        let Some(group) = all.object(key, "config_groups")? else { continue };
+        let Some(group) = all.object(key, "config_groups")? else {
+            continue;
+        };
         let packed = group.word(&["format"])?.map(|(_, word)| word).or(format);
         let scheme = match group.object("weights", "config_groups.weights")? {
             Some(weights) => Some(methods::weights(&weights, packed)?),
@@ -304,7 +399,9 @@ fn groups(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
         };
         let mut names = Vec::new();
         for target in group.list("targets")?.unwrap_or_default() {
-            let target = target.as_str().ok_or_else(|| group.kind("targets", target, "a list of strings"))?;
+            let target = target
+                .as_str()
+                .ok_or_else(|| group.kind("targets", target, "a list of strings"))?;
             let lower = target.to_ascii_lowercase();
             if target == "Linear" || target == "*" {
                 classes.push((Reach::All, scheme));
@@ -319,30 +416,51 @@ fn groups(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
         }
     }
     named.extend(classes);
-    Ok(Schemes { method: method.to_owned(), list: named })
+    Ok(Schemes {
+        method: method.to_owned(),
+        list: named,
+    })
 }
 
 /// Quark: a scheme for all, and others by module pattern.
 fn quark(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
     let weight = |holder: &Doc<'_>| -> Result<Option<Scheme>, ModelError> {
-        let (holder, doc) = (*holder, match holder.get("weight") {
-            None => return Ok(None),
-            Some(Value::Array(items)) => items.first().and_then(Value::as_object),
-            Some(other) => other.as_object(),
-        });
-        let Some(map) = doc else { return Err(holder.kind("weight", &Value::Null, "an object")) };
-        methods::quark(&Doc { path: "weight", map, ..holder }).map(Some)
+        let (holder, doc) = (
+            *holder,
+            match holder.get("weight") {
+                None => return Ok(None),
+                Some(Value::Array(items)) => items.first().and_then(Value::as_object),
+                Some(other) => other.as_object(),
+            },
+        );
+        let Some(map) = doc else {
+            return Err(holder.kind("weight", &Value::Null, "an object"));
+        };
+        methods::quark(&Doc {
+            path: "weight",
+            map,
+            ..holder
+        })
+        .map(Some)
     };
     let mut list = Vec::new();
     if let Some(layers) = entry.object("layer_quant_config", "layer_quant_config")? {
         for name in layers.map.keys() {
-            let Some(Value::Object(map)) = layers.map.get(name) else { continue };
+            let Some(Value::Object(map)) = layers.map.get(name) else {
+                continue;
+            };
             let scheme = weight(&Doc { map, ..layers })?;
-            list.push((Reach::Named(Patterns::new([name.as_str()].into_iter())), scheme));
+            list.push((
+                Reach::Named(Patterns::new([name.as_str()].into_iter())),
+                scheme,
+            ));
         }
     }
     if let Some(global) = entry.object("global_quant_config", "global_quant_config")? {
         list.push((Reach::All, weight(&global)?));
     }
-    Ok(Schemes { method: "quark".to_owned(), list })
+    Ok(Schemes {
+        method: "quark".to_owned(),
+        list,
+    })
 }

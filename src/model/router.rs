@@ -25,9 +25,18 @@ const BIAS: &[&str] = &[
     "use_expert_bias",
     "moe_use_aux_free",
 ];
-const RENORM: &[&str] = &["norm_topk_prob", "moe_renormalize", "norm_expert_weight", "route_norm"];
-const FACTOR: &[&str] =
-    &["routed_scaling_factor", "moe_router_scaling_factor", "moe_routed_scaling_factor", "router_scaling_factor"];
+const RENORM: &[&str] = &[
+    "norm_topk_prob",
+    "moe_renormalize",
+    "norm_expert_weight",
+    "route_norm",
+];
+const FACTOR: &[&str] = &[
+    "routed_scaling_factor",
+    "moe_router_scaling_factor",
+    "moe_routed_scaling_factor",
+    "router_scaling_factor",
+];
 // Not `n_groups`: that is Mamba's in NemotronH.
 const GROUPS: &[&str] = &["n_group", "num_expert_group"];
 const KEEP: &[&str] = &["topk_group"];
@@ -49,13 +58,22 @@ pub(super) fn read(
     notes: &mut Vec<String>,
 ) -> Result<Router, ModelError> {
     let factor = factor(doc)?;
-    let (score, bias, renorm) = (score(doc, family)?, bias(doc, family)?, renorm(doc, family)?);
+    let (score, bias, renorm) = (
+        score(doc, family)?,
+        bias(doc, family)?,
+        renorm(doc, family)?,
+    );
     let (groups, keep) = groups(doc, experts, top_k)?;
     if let Some(note) = family.note {
         notes.push(note.to_owned());
     }
     if let Some(route) = family.route {
-        return Ok(Router { route, groups: 1, keep: 1, factor });
+        return Ok(Router {
+            route,
+            groups: 1,
+            keep: 1,
+            factor,
+        });
     }
     let grouped = groups > 1 && keep < groups;
     let (route, exact) = match (score, bias, renorm, grouped) {
@@ -78,24 +96,42 @@ pub(super) fn read(
             "no router word says {score:?} with bias {bias}, renormalisation {renorm} and {groups} groups; `{route}` stands for it"
         ));
     }
-    let (groups, keep) = if route.grouped() { (groups, keep) } else { (1, 1) };
-    Ok(Router { route, groups, keep, factor })
+    let (groups, keep) = if route.grouped() {
+        (groups, keep)
+    } else {
+        (1, 1)
+    };
+    Ok(Router {
+        route,
+        groups,
+        keep,
+        factor,
+    })
 }
 
 fn factor(doc: &Doc<'_>) -> Result<f64, ModelError> {
-    let Some((key, factor)) = doc.real(FACTOR)? else { return Ok(1.0) };
+    let Some((key, factor)) = doc.real(FACTOR)? else {
+        return Ok(1.0);
+    };
     let (file, key, value) = (doc.file.to_owned(), doc.name(key), factor.to_string());
     if factor <= 0.0 {
         return Err(ModelError::NotPositive { file, key, value });
     }
     if factor > FACTOR_LIMIT as f64 {
-        return Err(ModelError::TooLarge { file, key, value, most: FACTOR_LIMIT });
+        return Err(ModelError::TooLarge {
+            file,
+            key,
+            value,
+            most: FACTOR_LIMIT,
+        });
     }
     Ok(factor)
 }
 
 fn score(doc: &Doc<'_>, family: &Family) -> Result<Score, ModelError> {
-    let Some((key, word)) = doc.word(SCORE)? else { return Ok(family.score) };
+    let Some((key, word)) = doc.word(SCORE)? else {
+        return Ok(family.score);
+    };
     match word {
         "softmax" => Ok(Score::Softmax),
         "sigmoid" => Ok(Score::Sigmoid),
@@ -106,7 +142,9 @@ fn score(doc: &Doc<'_>, family: &Family) -> Result<Score, ModelError> {
             source: UnknownWord {
                 kind: "scoring function",
                 word: cut(other, 48),
-                valid: ["softmax", "sigmoid", "sqrtsoftplus"].map(str::to_owned).to_vec(),
+                valid: ["softmax", "sigmoid", "sqrtsoftplus"]
+                    .map(str::to_owned)
+                    .to_vec(),
             },
         }),
     }
@@ -114,7 +152,9 @@ fn score(doc: &Doc<'_>, family: &Family) -> Result<Score, ModelError> {
 
 fn bias(doc: &Doc<'_>, family: &Family) -> Result<bool, ModelError> {
     // `noaux_tc` is DeepSeek's name for balancing by a bias instead of a loss.
-    let method = doc.word(&["topk_method"])?.map(|(_, word)| word == "noaux_tc");
+    let method = doc
+        .word(&["topk_method"])?
+        .map(|(_, word)| word == "noaux_tc");
     Ok(doc.flag(BIAS)?.or(method).unwrap_or(family.bias))
 }
 
@@ -133,21 +173,40 @@ fn groups(
     let (group_key, groups) = doc.number(GROUPS, 1)?.unwrap_or((GROUPS[0], 1));
     let (keep_key, keep) = doc.number(KEEP, 1)?.unwrap_or((KEEP[0], groups));
     // DeepSeek-V2-Lite chooses greedily, whatever its groups say.
-    let greedy = doc.word(&["topk_method"])?.is_some_and(|(_, word)| word == "greedy");
+    let greedy = doc
+        .word(&["topk_method"])?
+        .is_some_and(|(_, word)| word == "greedy");
     if !experts.is_multiple_of(groups) {
         let key = doc.name(group_key);
-        return Err(ModelError::Groups { file: file(), key, groups, experts });
+        return Err(ModelError::Groups {
+            file: file(),
+            key,
+            groups,
+            experts,
+        });
     }
     if keep > groups {
         let (key, value) = (doc.name(keep_key), keep.to_string());
-        return Err(ModelError::TooLarge { file: file(), key, value, most: groups });
+        return Err(ModelError::TooLarge {
+            file: file(),
+            key,
+            value,
+            most: groups,
+        });
     }
     let (groups, keep) = if greedy { (1, 1) } else { (groups, keep) };
     // No overflow: keep is at most groups, so this is at most `experts`.
     let open = keep * (experts / groups);
     if top_k > open {
         let key = doc.name(key);
-        return Err(ModelError::TopK { file: file(), key, top_k, experts: open, groups, keep });
+        return Err(ModelError::TopK {
+            file: file(),
+            key,
+            top_k,
+            experts: open,
+            groups,
+            keep,
+        });
     }
     Ok((groups, keep))
 }
