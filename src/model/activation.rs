@@ -2,7 +2,7 @@
 //!
 //! It must not compute one. Layer 2.
 
-use super::doc::{Doc, cut};
+use super::doc::{self, Doc};
 use super::error::ModelError;
 use super::family::Family;
 use crate::terms::{
@@ -91,7 +91,7 @@ fn named(doc: &Doc<'_>, family: &Family) -> Result<Option<Activation>, ModelErro
     });
     let source = UnknownWord {
         kind: "activation",
-        word: cut(word, 48),
+        word: doc::word(word),
         valid,
     };
     Err(ModelError::Word {

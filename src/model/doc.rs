@@ -284,3 +284,8 @@ pub(super) fn cut(text: &str, most: usize) -> String {
         None => text.to_owned(),
     }
 }
+
+/// A word as it may stand in a sentence: short, without line breaks.
+pub(super) fn word(text: &str) -> String {
+    cut(text, 48).escape_debug().to_string()
+}

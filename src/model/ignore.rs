@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 
 /// Patterns without a literal layer number that are looked at; real lists have a dozen.
-const GENERAL_LIMIT: usize = 1024;
+const GENERAL_LIMIT: usize = 256;
 /// Alternatives that one regular expression may expand to.
 const EXPANSION_LIMIT: usize = 256;
+/// Bytes of one pattern; longer ones are not read.
+const LENGTH_LIMIT: usize = 1024;
 /// Nesting of groups in a regular expression.
 const DEPTH_LIMIT: u32 = 8;
 
@@ -35,6 +37,10 @@ impl Patterns {
     pub(super) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let mut all = Patterns::default();
         for text in texts {
+            if text.len() > LENGTH_LIMIT {
+                all.unread += 1;
+                continue;
+            }
             match text.strip_prefix("re:") {
                 None => all.push(text, text.contains(['*', '?'])),
                 Some(regex) => match expand(&format!("({regex})"), 0) {
@@ -71,22 +77,21 @@ impl Patterns {
         if self.layered.is_empty() && self.general.is_empty() {
             return 0;
         }
-        let hit = |layer: u64, pattern: &Pattern| {
-            tails.iter().any(|tail| {
-                let name = format!("layers.{layer}.{tail}");
-                match pattern {
-                    Pattern::Plain(text) => format!(".{name}.").contains(text),
-                    Pattern::Wild(text) => wild(text.as_bytes(), name.as_bytes()),
-                }
-            })
+        let hit = |name: &String, pattern: &Pattern| match pattern {
+            Pattern::Plain(text) => name.contains(text),
+            // The dots around the name are for plain patterns.
+            Pattern::Wild(text) => wild(text.as_bytes(), name.trim_matches('.').as_bytes()),
         };
-        layers
-            .iter()
-            .filter(|&&layer| {
-                let own = self.layered.get(&layer).into_iter().flatten();
-                own.chain(&self.general).any(|pattern| hit(layer, pattern))
-            })
-            .count()
+        let any = |layer: u64| {
+            let names: Vec<String> = tails
+                .iter()
+                .map(|tail| format!(".layers.{layer}.{tail}."))
+                .collect();
+            let own = self.layered.get(&layer).into_iter().flatten();
+            own.chain(&self.general)
+                .any(|pattern| names.iter().any(|name| hit(name, pattern)))
+        };
+        layers.iter().filter(|layer| any(**layer)).count()
     }
 }
 
@@ -146,6 +151,10 @@ fn expand(regex: &str, depth: u32) -> Option<Vec<String>> {
             // Anything repeated is taken as anything.
             rest = after.strip_prefix('?').unwrap_or(after);
             one = vec!["*".to_owned()];
+        }
+        if let [only] = one.as_slice() {
+            found.iter_mut().for_each(|text| text.push_str(only));
+            continue;
         }
         if found.len() * one.len() > EXPANSION_LIMIT {
             return None;

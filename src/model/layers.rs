@@ -143,7 +143,9 @@ fn counted(doc: &Doc<'_>, total: u64) -> Result<(&'static str, Vec<Kind>), Model
         }
     };
     if let Some(numbers) = numbers(doc)? {
-        keep(numbers.0, &|n| numbers.1.contains(&n));
+        let (key, mut has) = numbers;
+        has.sort_unstable();
+        keep(key, &|n| has.binary_search(&n).is_ok());
         return Ok((by, kinds));
     }
     for key in [
@@ -221,7 +223,7 @@ fn mtp(doc: &Doc<'_>) -> Result<u64, ModelError> {
     }
     let modules = doc.perhaps(&["num_mtp_modules"])?.unwrap_or(0);
     let each = doc.perhaps(&["mtp_transformer_layers"])?.unwrap_or(1);
-    // No overflow: both are at most SIZE_LIMIT, so their product may be 2^80; capped instead.
+    // Each may be SIZE_LIMIT; their product is only a count to print.
     Ok(modules.saturating_mul(each))
 }
 

@@ -7,7 +7,7 @@ use super::error::{ModelError, NotMoe};
 use super::facts::{Grade, Model};
 use super::{activation, builtin, family, json, layers, quant, router};
 use crate::terms::{Bias, nearest};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub const FILE_LIMIT: u64 = 64 << 20;
 /// Largest size taken, so that products of two sizes stay far below 2^128 and of real ones below 2^64.
 pub const SIZE_LIMIT: u64 = 1 << 40;
 /// Most layers taken; real models have a hundred.
-pub const LAYER_LIMIT: u64 = 1 << 14;
+pub const LAYER_LIMIT: u64 = 1 << 10;
 
 const CONFIG: &str = "config.json";
 const BESIDE: &str = "hf_quant_config.json";
@@ -99,7 +99,7 @@ fn missing(given: &str) -> ModelError {
         .and_then(|near| lower.iter().position(|name| name == near))
         .map(|at| all[at].1.name.clone());
     ModelError::NoModel {
-        given: cut(given, 400),
+        given: cut(given, 400).escape_debug().to_string(),
         near,
         names,
     }
@@ -162,45 +162,41 @@ fn text(file: &str) -> Result<Option<String>, ModelError> {
 }
 
 /// The top object of a JSON text.
-fn object(json: &str, file: &str) -> Result<Value, ModelError> {
-    let value = json::parse(json).map_err(|source| ModelError::Json {
+fn object(json: &str, file: &str) -> Result<Map<String, Value>, ModelError> {
+    let parsed = json::parse(json).map_err(|source| ModelError::Json {
         file: file.to_owned(),
         source,
     })?;
-    if value.is_object() {
-        return Ok(value);
+    match parsed {
+        Value::Object(map) => Ok(map),
+        other => Err(ModelError::NotObject {
+            file: file.to_owned(),
+            key: "the top level".to_owned(),
+            value: shown(&other),
+        }),
     }
-    Err(ModelError::NotObject {
-        file: file.to_owned(),
-        key: "the top level".to_owned(),
-        value: shown(&value),
-    })
 }
 
 /// Reads the text of a `config.json`; `file` is its path for messages, `hf_quant` the text of
 /// the `hf_quant_config.json` beside it.
 pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, ModelError> {
-    let value = object(json, file)?;
-    let beside_file = Path::new(file)
-        .with_file_name(BESIDE)
-        .to_string_lossy()
-        .into_owned();
-    let beside_value = hf_quant
+    let map = object(json, file)?;
+    let beside_file = Path::new(file).with_file_name(BESIDE);
+    let beside_file = beside_file.to_string_lossy();
+    let beside_map = hf_quant
         .map(|text| object(text, &beside_file))
         .transpose()?;
-    let doc = |file, value| match value {
-        &Value::Object(ref map) => Some(Doc {
-            file,
-            path: "",
-            map,
-            lists: false,
-        }),
-        _ => None,
+    let root = Doc {
+        file,
+        path: "",
+        map: &map,
+        lists: false,
     };
-    let root = doc(file, &value).expect("`object` returns objects");
-    let beside = beside_value
-        .as_ref()
-        .and_then(|value| doc(beside_file.as_str(), value));
+    let beside = beside_map.as_ref().map(|map| Doc {
+        file: &beside_file,
+        map,
+        ..root
+    });
     read(root, beside)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It must not know which module the entry is for. Layer 2.
 
-use super::doc::{Doc, cut};
+use super::doc::{self, Doc};
 use super::error::ModelError;
 use crate::terms::{UnknownWord, WeightFormat};
 use serde_json::Value;
@@ -59,7 +59,7 @@ pub(super) fn unknown(
         key: doc.name(key),
         source: UnknownWord {
             kind,
-            word: cut(word, 48),
+            word: doc::word(word),
             valid: valid.iter().map(|w| (*w).to_owned()).collect(),
         },
     }
@@ -211,8 +211,8 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
             let group = group.map_or(String::new(), |g| format!(", group_size {g}"));
             let what = format!(
                 "{} with {bits} bits per {}{group}",
-                cut(kind, 24),
-                cut(strategy, 24)
+                doc::word(kind),
+                doc::word(strategy)
             );
             Err(no_format(doc, "num_bits", what))
         }
@@ -233,7 +233,7 @@ pub(super) fn quark(doc: &Doc<'_>) -> Result<Scheme, ModelError> {
         ("int8", "per_channel", _) => Ok(Scheme::of(WeightFormat::Int8)),
         _ => {
             let group = group.map_or(String::new(), |g| format!(", group_size {g}"));
-            let what = format!("`{}` {}{group}", cut(dtype, 24), cut(scheme, 24));
+            let what = format!("`{}` {}{group}", doc::word(dtype), doc::word(scheme));
             Err(no_format(doc, "dtype", what))
         }
     }

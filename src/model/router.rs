@@ -2,7 +2,7 @@
 //!
 //! It must not route. Layer 2.
 
-use super::doc::{Doc, cut};
+use super::doc::{self, Doc};
 use super::error::ModelError;
 use super::family::{Family, Score};
 use crate::terms::{Route, UnknownWord};
@@ -141,7 +141,7 @@ fn score(doc: &Doc<'_>, family: &Family) -> Result<Score, ModelError> {
             key: doc.name(key),
             source: UnknownWord {
                 kind: "scoring function",
-                word: cut(other, 48),
+                word: doc::word(other),
                 valid: ["softmax", "sigmoid", "sqrtsoftplus"]
                     .map(str::to_owned)
                     .to_vec(),
