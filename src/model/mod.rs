@@ -17,6 +17,6 @@ mod quant;
 mod router;
 
 pub use builtin::builtin;
-pub use error::ModelError;
+pub use error::{ModelError, NotMoe};
 pub use facts::{Grade, Model, Quant};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};
