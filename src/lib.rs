@@ -1,12 +1,17 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
+pub mod audit;
 pub mod case;
 pub mod fill;
 pub mod r#gen;
+pub mod layout;
+pub mod model;
 pub mod num;
 pub mod plan;
 pub mod rng;
 pub mod rule;
+pub mod schedule;
+pub mod subject;
 pub mod suite;
 pub mod tensor;
 pub mod terms;

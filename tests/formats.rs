@@ -2,7 +2,8 @@
 
 use padproof::num::{
     Dtype, Encode, NibbleOrder, Overflow, ScaleEncode, ScaleRounding, decode_into,
-    decode_nibbles_into, fn_to_fnuz, pack_nibbles, unpack_nibbles,
+    decode_nibbles_into, encode_into, encode_nibbles_into, fn_to_fnuz, pack_nibbles,
+    unpack_nibbles,
 };
 
 const DECODE: &str = include_str!("data/ml_dtypes/decode.txt");
@@ -379,4 +380,62 @@ fn rewriting_to_fnuz_keeps_values_but_not_nan_and_pads_of_0x80_must_come_before(
         Dtype::E4m3Fnuz.decode(0x80).is_nan(),
         "a pad written after the rewriting"
     );
+}
+
+/// Every tie, value and extreme of every type, whatever the type it was made for.
+fn varied() -> Vec<f64> {
+    vectors(ENCODE)
+        .map(|(_, bits, _)| f64::from_bits(bits))
+        .collect()
+}
+
+#[test]
+fn bulk_encoding_equals_single_encoding() {
+    let values = varied();
+    for camp in CAMPS {
+        for dtype in Dtype::ALL.into_iter().filter(|d| d.bits() >= 8) {
+            let size = dtype.bits() as usize / 8;
+            let mut bytes = vec![0xAA; values.len() * size];
+            encode_into(dtype, &values, camp, &mut bytes);
+            for (&value, chunk) in values.iter().zip(bytes.chunks(size)) {
+                let code = dtype.encode(value, camp).to_le_bytes();
+                assert_eq!(chunk, &code[..size], "{dtype} {value:e}");
+            }
+        }
+        for dtype in [Dtype::E2m1, Dtype::Int4] {
+            for count in [0, 1, 2, values.len() - 1, values.len()] {
+                for order in [NibbleOrder::LowFirst, NibbleOrder::HighFirst] {
+                    let mut packed = vec![0xAA; count.div_ceil(2)];
+                    encode_nibbles_into(dtype, &values[..count], camp, order, &mut packed);
+                    let codes = values[..count].iter().map(|&v| dtype.encode(v, camp) as u8);
+                    assert_eq!(
+                        packed,
+                        pack_nibbles(&codes.collect::<Vec<_>>(), order),
+                        "{dtype}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_round_to_even_and_saturate_on_every_quarter() {
+    for quarters in -600..=600 {
+        let value = f64::from(quarters) / 4.0;
+        let nearest = value.round_ties_even();
+        for dtype in [Dtype::Int4, Dtype::Int8] {
+            let (least, most) = if dtype == Dtype::Int4 {
+                (-8.0, 7.0)
+            } else {
+                (-128.0, 127.0)
+            };
+            let decoded = dtype.decode(dtype.encode(value, Encode::OCP));
+            assert_eq!(
+                f64::from(decoded),
+                nearest.clamp(least, most),
+                "{dtype} {value}"
+            );
+        }
+    }
 }

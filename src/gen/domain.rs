@@ -124,7 +124,7 @@ impl Domain {
     /// Everything there is, mixed by a swarm mask, with edges in most sizes.
     pub const FULL: Domain = Domain {
         name: "full",
-        tokens: axis(0, 20, &[0, 1, 8, 16]),
+        tokens: axis(0, 20, &[1, 8, 16]),
         hidden: axis(1, 160, &[1, 2, 64]),
         intermediate: axis(1, 400, &[1, 2, 64, 352]),
         experts: axis(1, 12, &[1, 2, 8]),
@@ -154,7 +154,7 @@ impl Domain {
     /// Everything with small groups, in tiny sizes: what a fuzzer runs thousands of times a second.
     pub const SMALL: Domain = Domain {
         name: "small",
-        tokens: axis(0, 5, &[0, 1]),
+        tokens: axis(0, 5, &[1]),
         hidden: axis(1, 48, &[1, 2]),
         intermediate: axis(1, 80, &[1, 2]),
         experts: axis(1, 5, &[1, 2]),

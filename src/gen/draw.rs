@@ -31,7 +31,6 @@ enum Feature {
     Activation,
     Route,
     Factor,
-    Ranks,
     ExpertParallel,
     Split,
     Order,
@@ -94,7 +93,7 @@ pub(super) fn draw_from<S: Source>(domain: &Domain, source: &mut S) -> Case {
     let hidden_steps = [pad.hidden, row_group(w), 16, 32];
     let h = size(&domain.hidden, &hidden_steps, edges, source).next_multiple_of(row_group(w));
     Case {
-        t: size(&domain.tokens, &[pad.tokens], edges, source),
+        t: tokens(domain, pad.tokens, edges, source),
         e,
         k,
         h,
@@ -117,6 +116,18 @@ pub(super) fn draw_from<S: Source>(domain: &Domain, source: &mut S) -> Case {
     }
 }
 
+/// Tokens; where none are allowed, one case in 32 has none, since those prove little.
+fn tokens(domain: &Domain, granule: u64, edges: u64, source: &mut impl Source) -> u64 {
+    if domain.tokens.min == 0 && source.chance(1, 32) {
+        return 0;
+    }
+    let some = Axis {
+        min: domain.tokens.min.max(1),
+        ..domain.tokens
+    };
+    size(&some, &[granule], edges, source)
+}
+
 /// Half of the exact fills get an activation under which they stay exact.
 fn activation(domain: &Domain, mask: &Mask, fill: Fill, source: &mut impl Source) -> Activation {
     if fill == Fill::Exact && domain.swarm && source.chance(1, 2) {
@@ -135,7 +146,7 @@ fn router(domain: &Domain, mask: &Mask, fill: Fill, source: &mut impl Source) ->
 
 /// Ranks and expert-parallel groups; ep divides tp.
 fn ranks(domain: &Domain, mask: &Mask, qh: ActQuant, source: &mut impl Source) -> (u64, u64) {
-    let tp = mask.pick(Feature::Ranks, domain.ranks, source);
+    let tp = source.pick(domain.ranks);
     // An amax over a rank's part of a token is another number than over the whole token, whatever
     // the padding; most such cases therefore do not cut the intermediate axis.
     if matches!(qh, ActQuant::Token | ActQuant::Group) && source.chance(3, 4) {
@@ -255,10 +266,6 @@ fn intermediate(
     if step > axis.max {
         pad.split = Split::CeilBlock;
         step = 1;
-    }
-    if pad.split == Split::Prepad {
-        // The padded whole is cut equally: each part must still be whole granules.
-        pad.intermediate = lcm(pad.intermediate, pad.intermediate * n);
     }
     let edges = if mask.on(Feature::Edges) {
         domain.edges
@@ -421,6 +428,16 @@ mod tests {
             assert!(share > 0.005, "{name}: {share}");
         }
         assert!(share(full, |c| c.i % 32 == 1) > 2.0 / 32.0);
+        for domain in [full, &Domain::SMALL] {
+            let idle = share(domain, |c| c.t == 0);
+            assert!(
+                (0.01..0.06).contains(&idle),
+                "{}: {idle} without tokens",
+                domain.name
+            );
+            let cut = share(domain, |c| c.tp / c.ep > 1);
+            assert!(cut > 0.4, "{}: {cut} cut over ranks", domain.name);
+        }
     }
 
     #[test]

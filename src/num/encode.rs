@@ -178,7 +178,10 @@ impl Default for Encode {
 
 impl Dtype {
     /// The code nearest to `value`, by the rules of `policy`, in one rounding from f64.
-    #[inline]
+    ///
+    /// For many values use [`encode_into`](super::encode_into) or
+    /// [`encode_nibbles_into`](super::encode_nibbles_into), which choose the type once.
+    #[inline(always)] // so that a caller with a constant type gets the code of that type alone
     pub fn encode(self, value: f64, policy: Encode) -> u32 {
         match (self, self.spec()) {
             (_, Some(spec)) if value.is_nan() => self.nan_float(spec, value, policy.nan),
@@ -191,6 +194,7 @@ impl Dtype {
         }
     }
 
+    #[cold]
     fn nan_float(self, spec: Spec, value: f64, nan: NanInto) -> u32 {
         match (spec.nan(), nan) {
             (Some(code), _) if spec.special == Special::MinusZeroNan => code,
@@ -202,7 +206,7 @@ impl Dtype {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn encode_float(self, spec: Spec, value: f64, policy: Encode) -> u32 {
         let fp4 = self == Dtype::E2m1;
         if fp4 && value == 0.0 && policy.zero == Zero::Fp4Negative {
@@ -235,7 +239,7 @@ impl Dtype {
 }
 
 /// The magnitude code of a value that is not NaN, as if the exponent field had no upper end.
-#[inline]
+#[inline(always)]
 fn magnitude(spec: Spec, value: f64, ties_toward_zero: bool) -> u64 {
     // Infinity overflows like any huge value, and must not meet a factor of zero.
     let size = value.abs().min(f64::MAX);
@@ -255,6 +259,7 @@ fn magnitude(spec: Spec, value: f64, ties_toward_zero: bool) -> u64 {
     (((exponent - spec.exponent_min()) as u64) << spec.mantissa_bits) + rounded
 }
 
+#[inline]
 fn encode_scale(value: f64, policy: ScaleEncode) -> u32 {
     let overflow = match policy.overflow {
         Overflow::Saturate => 254,
@@ -285,6 +290,7 @@ fn encode_scale(value: f64, policy: ScaleEncode) -> u32 {
     if code > 254 { overflow } else { code }
 }
 
+#[inline]
 fn encode_integer(value: f64, least: f64, most: f64, nan: NanInto) -> i32 {
     let value = match nan {
         _ if !value.is_nan() => value,
@@ -292,7 +298,9 @@ fn encode_integer(value: f64, least: f64, most: f64, nan: NanInto) -> i32 {
         NanInto::OneAndHalf => 1.5,
         NanInto::Largest => most,
     };
-    value.clamp(least, most).round_ties_even() as i32
+    // As in `magnitude`: 1.5 times 2^52 leaves no bits below 1 for either sign.
+    const INTEGERS: f64 = 1.5 * 4_503_599_627_370_496.0;
+    ((value.clamp(least, most) + INTEGERS).to_bits() as i64 - INTEGERS.to_bits() as i64) as i32
 }
 
 /// The sign bit `bit` if `value` is negative, NaN and zero included.

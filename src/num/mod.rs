@@ -11,10 +11,12 @@ mod nibble;
 mod spec;
 mod ulp;
 
-pub use bulk::decode_into;
+pub use bulk::{decode_into, encode_into};
 pub use decode::E8m0Nan;
 pub use dtype::Dtype;
 pub use encode::{Encode, NanInto, Nonpositive, Overflow, ScaleEncode, ScaleRounding, Ties, Zero};
 pub use fnuz::fn_to_fnuz;
-pub use nibble::{NibbleOrder, decode_nibbles_into, pack_nibbles, unpack_nibbles};
+pub use nibble::{
+    NibbleOrder, decode_nibbles_into, encode_nibbles_into, pack_nibbles, unpack_nibbles,
+};
 pub use ulp::ulp_distance;

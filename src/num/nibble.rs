@@ -1,9 +1,9 @@
-//! Packs and unpacks 4-bit codes, two per byte in a declared order.
+//! Packs, unpacks, decodes and encodes 4-bit codes, two per byte in a declared order.
 //!
 //! It must not guess the order: it is an input everywhere. Layer 0.
 
-use super::Dtype;
 use super::decode::narrow_value;
+use super::{Dtype, Encode};
 
 /// Which half of a byte holds the element with the even index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,18 +54,12 @@ pub fn unpack_nibbles(packed: &[u8], order: NibbleOrder) -> Vec<u8> {
 ///
 /// If `dtype` is not a 4-bit type, or `packed` is not `out.len().div_ceil(2)` bytes.
 pub fn decode_nibbles_into(dtype: Dtype, packed: &[u8], order: NibbleOrder, out: &mut [f32]) {
-    assert!(
-        packed.len() == out.len().div_ceil(2),
-        "{} bytes do not hold {} elements of {dtype}",
-        packed.len(),
-        out.len()
-    );
+    check(dtype, packed.len(), out.len());
     let table = match (dtype, order) {
         (Dtype::E2m1, NibbleOrder::LowFirst) => &E2M1_LOW,
         (Dtype::E2m1, NibbleOrder::HighFirst) => &E2M1_HIGH,
-        (Dtype::Int4, NibbleOrder::LowFirst) => &INT4_LOW,
-        (Dtype::Int4, NibbleOrder::HighFirst) => &INT4_HIGH,
-        _ => panic!("{dtype} is not packed two per byte"),
+        (_, NibbleOrder::LowFirst) => &INT4_LOW,
+        (_, NibbleOrder::HighFirst) => &INT4_HIGH,
     };
     let (pairs, rest) = out.as_chunks_mut::<2>();
     for (pair, &byte) in pairs.iter_mut().zip(packed) {
@@ -74,6 +68,52 @@ pub fn decode_nibbles_into(dtype: Dtype, packed: &[u8], order: NibbleOrder, out:
     if let ([last], Some(&byte)) = (rest, packed.last()) {
         *last = table[usize::from(byte)][0];
     }
+}
+
+/// Encodes values as packed 4-bit elements, each as [`Dtype::encode`] does. After an odd count
+/// the last byte's other nibble is 0.
+///
+/// # Panics
+///
+/// As [`decode_nibbles_into`].
+pub fn encode_nibbles_into<V>(
+    dtype: Dtype,
+    values: &[V],
+    policy: Encode,
+    order: NibbleOrder,
+    packed: &mut [u8],
+) where
+    V: Copy + Into<f64>,
+{
+    check(dtype, packed.len(), values.len());
+    // Each arm is compiled for its own type: twice as fast as asking for the type per element.
+    match dtype {
+        Dtype::E2m1 => encode_all(|v| Dtype::E2m1.encode(v, policy), values, order, packed),
+        _ => encode_all(|v| Dtype::Int4.encode(v, policy), values, order, packed),
+    }
+}
+
+#[inline(always)]
+fn encode_all<V>(code: impl Fn(f64) -> u32, values: &[V], order: NibbleOrder, packed: &mut [u8])
+where
+    V: Copy + Into<f64>,
+{
+    let (pairs, rest) = values.as_chunks::<2>();
+    let (whole, last) = packed.split_at_mut(pairs.len());
+    for (byte, &[first, second]) in whole.iter_mut().zip(pairs) {
+        *byte = order.join([code(first.into()) as u8, code(second.into()) as u8]);
+    }
+    for (byte, &value) in last.iter_mut().zip(rest) {
+        *byte = order.join([code(value.into()) as u8, 0]);
+    }
+}
+
+fn check(dtype: Dtype, bytes: usize, elements: usize) {
+    assert!(dtype.bits() == 4, "{dtype} is not packed two per byte");
+    assert!(
+        bytes == elements.div_ceil(2),
+        "{bytes} bytes do not hold {elements} elements of {dtype}"
+    );
 }
 
 // Both values of a byte at once: one load per two elements, 2 KiB a table.

@@ -9,15 +9,25 @@ pub(super) fn round_up(n: u64, a: u64) -> Option<u64> {
 
 /// The product of `factors`, or which quantity overflowed.
 pub(super) fn product(what: &'static str, factors: &[u64]) -> Result<u64, PlanError> {
-    factors.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).ok_or_else(|| PlanError::Overflow {
-        what,
-        terms: factors.iter().map(u64::to_string).collect::<Vec<_>>().join(" * "),
-    })
+    factors
+        .iter()
+        .try_fold(1u64, |a, &b| a.checked_mul(b))
+        .ok_or_else(|| PlanError::Overflow {
+            what,
+            terms: factors
+                .iter()
+                .map(u64::to_string)
+                .collect::<Vec<_>>()
+                .join(" * "),
+        })
 }
 
 /// [`round_up`] with an error that names the quantity.
 pub(super) fn padded(what: &'static str, n: u64, a: u64) -> Result<u64, PlanError> {
-    round_up(n, a).ok_or_else(|| PlanError::Overflow { what, terms: format!("{n} rounded up to {a}") })
+    round_up(n, a).ok_or_else(|| PlanError::Overflow {
+        what,
+        terms: format!("{n} rounded up to {a}"),
+    })
 }
 
 /// Greatest common divisor; gcd(0, n) is n.

@@ -5,9 +5,7 @@ use super::scales::{Extents, Straddle, grid, local_block, pad_code};
 use super::sizes::formula;
 use super::split::{Cut, cut};
 use super::tensors::tensors;
-use super::{
-    Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, ScalePlan, Unit, Violation,
-};
+use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Unit, Violation};
 use crate::rule::{Condition, Granule, GranuleUnit, PadValue, Rule, Verdict};
 use crate::terms::{Extent, LayerKind, Numerics, Place, WeightFormat};
 
@@ -31,12 +29,28 @@ pub fn plan_layer(
     env: &[&str],
 ) -> Result<Plan, PlanError> {
     let shard_ranks = check(layer, parallel)?;
-    let facts = Facts { layer, rule, packed: layer.weight.element().bits() == 4 };
+    let facts = Facts {
+        layer,
+        rule,
+        packed: layer.weight.element().bits() == 4,
+    };
     let mut found = Vec::new();
     let probe = layer.intermediate.div_ceil(shard_ranks);
     let align = facts.align(&rule.intermediate, probe)?;
-    let cut = cut(rule.split, layer.intermediate, shard_ranks, align, facts.block())?;
-    let sizes = formula(rule.sizes, cut.width, cut.width_padded, layer.activation.halves(), facts.packed)?;
+    let cut = cut(
+        rule.split,
+        layer.intermediate,
+        shard_ranks,
+        align,
+        facts.block(),
+    )?;
+    let sizes = formula(
+        rule.sizes,
+        cut.width,
+        cut.width_padded,
+        layer.activation.halves(),
+        facts.packed,
+    )?;
     let ranks = rank_plans(layer, parallel, shard_ranks, &cut, &mut found);
     let hidden_align = facts.align(&rule.hidden, probe)?;
     let hidden_padded = padded("hidden", layer.hidden, hidden_align)?;
@@ -91,7 +105,13 @@ pub fn plan_layer(
 
 /// Refuses what makes no layer; returns the ranks that share the intermediate axis.
 fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
-    let invalid = |key, value, why: &str| Err(PlanError::Invalid { key, value, why: why.to_owned() });
+    let invalid = |key, value, why: &str| {
+        Err(PlanError::Invalid {
+            key,
+            value,
+            why: why.to_owned(),
+        })
+    };
     let sizes = [
         ("hidden", layer.hidden),
         ("intermediate", layer.intermediate),
@@ -109,13 +129,25 @@ fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
         }
     }
     if layer.top_k > layer.experts {
-        return invalid("top_k", layer.top_k, &format!("exceeds experts={}", layer.experts));
+        return invalid(
+            "top_k",
+            layer.top_k,
+            &format!("exceeds experts={}", layer.experts),
+        );
     }
     if parallel.tp > RANKS_MAX {
-        return invalid("tp", parallel.tp, "is more ranks than padproof plans for (at most 65536)");
+        return invalid(
+            "tp",
+            parallel.tp,
+            "is more ranks than padproof plans for (at most 65536)",
+        );
     }
     if parallel.tp % parallel.ep != 0 {
-        return invalid("ep", parallel.ep, &format!("must divide tp={}", parallel.tp));
+        return invalid(
+            "ep",
+            parallel.ep,
+            &format!("must divide tp={}", parallel.tp),
+        );
     }
     // Only routed experts are spread by EP; shared experts and dense layers stay cut by all ranks.
     Ok(match layer.kind {
@@ -140,23 +172,35 @@ fn rank_plans(
             value: layer.experts,
             unit: Unit::Experts,
             granule: groups,
-            message: format!("{} experts cannot be shared equally by ep={groups}", layer.experts),
+            message: format!(
+                "{} experts cannot be shared equally by ep={groups}",
+                layer.experts
+            ),
             effect: Effect::Refused,
         });
     }
     (0..parallel.tp)
         .map(|rank| {
-            let (start, len) = cut.ranges[usize::try_from(rank % shard_ranks).expect("ranks were capped")];
+            let (start, len) =
+                cut.ranges[usize::try_from(rank % shard_ranks).expect("ranks were capped")];
             let expert_start = (rank / shard_ranks * share).min(layer.experts);
             let expert_len = share.min(layer.experts - expert_start);
-            RankPlan { rank, start, len, expert_start, expert_len }
+            RankPlan {
+                rank,
+                start,
+                len,
+                expert_start,
+                expert_len,
+            }
         })
         .collect()
 }
 
 /// Fills in both scale grids, refining them where the rule may.
 fn set_scales(plan: &mut Plan, rule: &Rule, found: &mut Vec<Violation>) -> Result<(), PlanError> {
-    let Some(format_grid) = plan.weight.scale() else { return Ok(()) };
+    let Some(format_grid) = plan.weight.scale() else {
+        return Ok(());
+    };
     let d = plan.dims;
     let mut local = |extent: Extent, axis: &'static str| match extent {
         Extent::All | Extent::Block(1) => None,
@@ -247,17 +291,22 @@ impl Facts<'_> {
     }
 
     fn holds(&self, when: &Condition, width: u64) -> bool {
-        when.gated.is_none_or(|g| g == self.layer.activation.gated())
+        when.gated
+            .is_none_or(|g| g == self.layer.activation.gated())
             && (when.activations.is_empty() || when.activations.contains(&self.layer.activation))
             && (when.formats.is_empty() || when.formats.contains(&self.layer.weight))
             && when.width_max.is_none_or(|max| width <= max)
             && when.width_not_multiple.is_none_or(|m| width % m != 0)
-            && when.hidden_not_multiple.is_none_or(|m| self.layer.hidden % m != 0)
+            && when
+                .hidden_not_multiple
+                .is_none_or(|m| self.layer.hidden % m != 0)
     }
 
     /// The granule of an axis in elements: the first whose condition holds, else 1.
     fn align(&self, granules: &[Granule], width: u64) -> Result<u64, PlanError> {
-        let Some(g) = granules.iter().find(|g| self.holds(&g.when, width)) else { return Ok(1) };
+        let Some(g) = granules.iter().find(|g| self.holds(&g.when, width)) else {
+            return Ok(1);
+        };
         let bits = self.layer.weight.element().bits();
         match g.unit {
             GranuleUnit::Elements => Ok(g.align),
@@ -276,7 +325,10 @@ impl Facts<'_> {
                 value: i,
                 unit: Unit::Elements,
                 granule: ranks,
-                message: format!("{i} channels do not divide by {ranks} ranks, and the {} split needs them to", self.rule.split),
+                message: format!(
+                    "{i} channels do not divide by {ranks} ranks, and the {} split needs them to",
+                    self.rule.split
+                ),
                 effect: Effect::Refused,
             });
         }
@@ -288,7 +340,10 @@ impl Facts<'_> {
                 value: empty,
                 unit: Unit::Ranks,
                 granule: plan.parallel.tp,
-                message: format!("{empty} of {} ranks hold only padding: correct, and wasted", plan.parallel.tp),
+                message: format!(
+                    "{empty} of {} ranks hold only padding: correct, and wasted",
+                    plan.parallel.tp
+                ),
                 effect: Effect::Note,
             });
         }
@@ -317,7 +372,10 @@ impl Facts<'_> {
                 value: plan.width,
                 unit: Unit::Elements,
                 granule: plan.width_padded,
-                message: format!("w2 is {} wide, so channels of the {} are lost", plan.width_padded, plan.width),
+                message: format!(
+                    "w2 is {} wide, so channels of the {} are lost",
+                    plan.width_padded, plan.width
+                ),
                 effect: Effect::Wrong,
             });
         }
@@ -329,11 +387,17 @@ impl Facts<'_> {
                 value: plan.dims.i,
                 unit: Unit::Elements,
                 granule: held,
-                message: format!("{ranks} ranks of {} hold {held} of {} channels", plan.width_padded, plan.dims.i),
+                message: format!(
+                    "{ranks} ranks of {} hold {held} of {} channels",
+                    plan.width_padded, plan.dims.i
+                ),
                 effect: Effect::Wrong,
             });
         }
-        for (axis, size) in [("intermediate", plan.width_padded), ("hidden", plan.hidden_padded)] {
+        for (axis, size) in [
+            ("intermediate", plan.width_padded),
+            ("hidden", plan.hidden_padded),
+        ] {
             let group = group_needed(self.layer.weight);
             if size % group != 0 {
                 found.push(Violation {
@@ -342,7 +406,10 @@ impl Facts<'_> {
                     value: size,
                     unit: Unit::Elements,
                     granule: group,
-                    message: format!("{size} is not a whole number of {} groups of {group}", self.layer.weight),
+                    message: format!(
+                        "{size} is not a whole number of {} groups of {group}",
+                        self.layer.weight
+                    ),
                     effect: Effect::Unrepresentable,
                 });
             }
@@ -375,7 +442,10 @@ impl Facts<'_> {
                 value: plan.width_padded,
                 unit: Unit::Elements,
                 granule: group,
-                message: format!("{} rows of a half do not fill groups of {group}", plan.width_padded),
+                message: format!(
+                    "{} rows of a half do not fill groups of {group}",
+                    plan.width_padded
+                ),
                 effect: Effect::Refused,
             });
         }
@@ -387,21 +457,29 @@ impl Facts<'_> {
                 value: plan.w13_scale.map_or(0, |s| s.row_block),
                 unit: Unit::Elements,
                 granule: group,
-                message: "interleaved rows cannot share a scale block of gate or up rows".to_owned(),
+                message: "interleaved rows cannot share a scale block of gate or up rows"
+                    .to_owned(),
                 effect: Effect::Refused,
             });
         }
         // V-5: a pad that decodes to a number other than 0 needs a scale of 0.
         let element = plan.weight.element();
         let padded = plan.width_padded != plan.width || plan.hidden_padded != plan.dims.h;
-        if padded && element.decode(plan.weight_pad) != 0.0 && self.rule.fill.scale != PadValue::Zero {
+        if padded
+            && element.decode(plan.weight_pad) != 0.0
+            && self.rule.fill.scale != PadValue::Zero
+        {
             found.push(Violation {
                 code: "PP120",
                 axis: "weight pad",
                 value: u64::from(plan.weight_pad),
                 unit: Unit::Elements,
                 granule: 0,
-                message: format!("the pad code {} decodes to {}", plan.weight_pad, element.decode(plan.weight_pad)),
+                message: format!(
+                    "the pad code {} decodes to {}",
+                    plan.weight_pad,
+                    element.decode(plan.weight_pad)
+                ),
                 effect: Effect::Wrong,
             });
         }
@@ -416,7 +494,12 @@ impl Facts<'_> {
                 value: self.layer.weight.element().bits(),
                 unit: Unit::Elements,
                 granule: 0,
-                message: format!("{} takes {}, not {}", self.rule.id, takes.join(", "), self.layer.weight),
+                message: format!(
+                    "{} takes {}, not {}",
+                    self.rule.id,
+                    takes.join(", "),
+                    self.layer.weight
+                ),
                 effect: Effect::Refused,
             });
         }
@@ -430,7 +513,10 @@ impl Facts<'_> {
                 Verdict::Wrong => ("PP117", Effect::Wrong),
                 Verdict::Unknown => ("PP119", Effect::Unknown),
             };
-            let (axis, value, granule) = match (refusal.when.width_not_multiple, refusal.when.hidden_not_multiple) {
+            let (axis, value, granule) = match (
+                refusal.when.width_not_multiple,
+                refusal.when.hidden_not_multiple,
+            ) {
                 (Some(m), _) => ("intermediate", plan.width, m),
                 (None, Some(m)) => ("hidden", plan.dims.h, m),
                 (None, None) => ("rule", plan.width, refusal.when.width_max.unwrap_or(1)),
@@ -450,7 +536,9 @@ impl Facts<'_> {
 
     /// Elements added to each row of K, when the rule's variable is set.
     fn stride(&self, env: &[&str], plan: &Plan, found: &mut Vec<Violation>) -> u64 {
-        let Some(stride) = &self.rule.stride else { return 0 };
+        let Some(stride) = &self.rule.stride else {
+            return 0;
+        };
         if !env.contains(&stride.env.as_str()) {
             return 0;
         }
@@ -460,7 +548,10 @@ impl Facts<'_> {
             value: plan.hidden_padded.saturating_add(stride.elements),
             unit: Unit::Elements,
             granule: plan.hidden_padded,
-            message: format!("{} makes each row of K {} elements longer in memory; they are never multiplied", stride.env, stride.elements),
+            message: format!(
+                "{} makes each row of K {} elements longer in memory; they are never multiplied",
+                stride.env, stride.elements
+            ),
             effect: Effect::Note,
         });
         stride.elements
@@ -481,14 +572,18 @@ pub(super) fn group_needed(weight: WeightFormat) -> u64 {
 
 /// Weight elements held by all ranks over logical ones, minus 1, in millionths.
 fn overhead(plan: &Plan, ranks: u64) -> Result<u64, PlanError> {
-    let held = product("weight elements", &[ranks, plan.width_padded, plan.hidden_padded])?;
+    let held = product(
+        "weight elements",
+        &[ranks, plan.width_padded, plan.hidden_padded],
+    )?;
     let logical = product("weight elements", &[plan.dims.i, plan.dims.h])?;
     let extra = u128::from(held.saturating_sub(logical)) * 1_000_000 / u128::from(logical);
     Ok(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
 fn fit(plan: &Plan, ranks: u64, found: &[Violation]) -> Fit {
-    let exact = plan.width_padded.checked_mul(ranks) == Some(plan.dims.i) && plan.hidden_padded == plan.dims.h;
+    let exact = plan.width_padded.checked_mul(ranks) == Some(plan.dims.i)
+        && plan.hidden_padded == plan.dims.h;
     match found.iter().map(|v| v.effect).max() {
         Some(Effect::Wrong) => Fit::Wrong,
         Some(Effect::Unrepresentable) => Fit::Unrepresentable,
@@ -521,14 +616,27 @@ mod tests {
     }
 
     fn planned(rule: &str, spec: &LayerSpec, tp: u64) -> Plan {
-        plan_layer(spec, Parallel { tp, ep: 1 }, Rules::builtin().get(rule).unwrap(), &[]).unwrap()
+        plan_layer(
+            spec,
+            Parallel { tp, ep: 1 },
+            Rules::builtin().get(rule).unwrap(),
+            &[],
+        )
+        .unwrap()
     }
 
     #[test]
     fn nemotron_at_tp_8_goes_from_961_to_976() {
         for (act, rows) in [(Activation::Relu2, 976), (Activation::Swiglu, 1952)] {
-            let p = planned("sglang.flashinfer_cutlass.fp8", &layer(7688, 4096, act, WeightFormat::Fp8), 8);
-            assert_eq!((p.fit, p.width, p.width_padded, p.w13_rows), (Fit::Padded, 961, 976, rows));
+            let p = planned(
+                "sglang.flashinfer_cutlass.fp8",
+                &layer(7688, 4096, act, WeightFormat::Fp8),
+                8,
+            );
+            assert_eq!(
+                (p.fit, p.width, p.width_padded, p.w13_rows),
+                (Fit::Padded, 961, 976, rows)
+            );
             assert_eq!(p.overhead_millionths, 15_608); // 15/961
             assert_eq!(p.tensors[1].shape, [8, 4096, 976]);
         }
@@ -538,14 +646,20 @@ mod tests {
             8,
         );
         assert_eq!(before.fit, Fit::Refused);
-        assert!(before.violations[0].message.contains("961 % 16 = 1"), "{:?}", before.violations);
+        assert!(
+            before.violations[0].message.contains("961 % 16 = 1"),
+            "{:?}",
+            before.violations
+        );
     }
 
     #[test]
     fn all_violations_are_listed_at_once() {
         let mut spec = layer(1000, 100, Activation::Swiglu, WeightFormat::Nvfp4);
         spec.experts = 3;
-        let rule = Rules::builtin().get("sglang.flashinfer_cutlass.nvfp4").unwrap();
+        let rule = Rules::builtin()
+            .get("sglang.flashinfer_cutlass.nvfp4")
+            .unwrap();
         let p = plan_layer(&spec, Parallel { tp: 14, ep: 2 }, rule, &[]).unwrap();
         let codes: Vec<_> = p.violations.iter().map(|v| v.code).collect();
         for code in ["PP101", "PP103", "PP104", "PP106", "PP102"] {
@@ -556,7 +670,13 @@ mod tests {
     #[test]
     fn absurd_sizes_are_sentences() {
         let rule = Rules::builtin().get("sglang.aiter.fp8").unwrap();
-        for (i, h, tp) in [(1 << 40, 1 << 40, 8), (u64::MAX, 1, 1), (1, 1, u64::MAX), (0, 1, 1), (1, 1, 0)] {
+        for (i, h, tp) in [
+            (1 << 40, 1 << 40, 8),
+            (u64::MAX, 1, 1),
+            (1, 1, u64::MAX),
+            (0, 1, 1),
+            (1, 1, 0),
+        ] {
             let spec = layer(i, h, Activation::Swiglu, WeightFormat::Fp8);
             let error = plan_layer(&spec, Parallel { tp, ep: 1 }, rule, &[]);
             if let Err(e) = error {
@@ -570,7 +690,13 @@ mod tests {
         let spec = layer(1024, 2048, Activation::Swiglu, WeightFormat::Fp8);
         let rule = Rules::builtin().get("sglang.triton.fp8").unwrap();
         let bare = plan_layer(&spec, Parallel { tp: 4, ep: 1 }, rule, &[]).unwrap();
-        let wide = plan_layer(&spec, Parallel { tp: 4, ep: 1 }, rule, &["SGLANG_MOE_PADDING"]).unwrap();
+        let wide = plan_layer(
+            &spec,
+            Parallel { tp: 4, ep: 1 },
+            rule,
+            &["SGLANG_MOE_PADDING"],
+        )
+        .unwrap();
         assert_eq!(bare.tensors[0].shape, wide.tensors[0].shape);
         assert_eq!(wide.tensors[0].bytes, 8 * 512 * (2048 + 128));
         assert_eq!(wide.fit, Fit::Fits);

@@ -13,7 +13,7 @@ mod tensors;
 mod types;
 
 pub use derive::plan_layer;
-pub use entry::{Advice, advice, layers, plan, plan_under, spelled_rule};
+pub use entry::{aligned_tp, layers, plan, plan_under, spelled_rule};
 pub use split::{Cut, cut};
 pub use types::{
     Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Role, ScalePlan, TensorPlan,

@@ -34,7 +34,12 @@ pub(super) fn local_block(block: u64, ranks: &[RankPlan]) -> Result<u64, Straddl
         .fold(block, |g, r| gcd(g, r.start));
     match ranks.iter().find(straddles) {
         None => Ok(block),
-        Some(r) => Err(Straddle { rank: r.rank, start: r.start, block, finer }),
+        Some(r) => Err(Straddle {
+            rank: r.rank,
+            start: r.start,
+            block,
+            finer,
+        }),
     }
 }
 
@@ -58,7 +63,12 @@ struct AxisBlocks {
 
 fn axis(extent: Extent, local: Option<u64>, logical: u64, padded: u64) -> AxisBlocks {
     match extent {
-        Extent::All => AxisBlocks { local: 0, source: 0, logical: 1, padded: 1 },
+        Extent::All => AxisBlocks {
+            local: 0,
+            source: 0,
+            logical: 1,
+            padded: 1,
+        },
         Extent::Block(source) => {
             let local = local.unwrap_or(source);
             AxisBlocks {
@@ -83,7 +93,11 @@ pub(super) struct Extents {
 }
 
 /// The grid of one weight tensor.
-pub(super) fn grid(grid: ScaleGrid, extents: &Extents, rule: &Rule) -> Result<ScalePlan, PlanError> {
+pub(super) fn grid(
+    grid: ScaleGrid,
+    extents: &Extents,
+    rule: &Rule,
+) -> Result<ScalePlan, PlanError> {
     let rows = axis(grid.rows, extents.row_local, extents.rows.0, extents.rows.1);
     let cols = axis(grid.cols, extents.col_local, extents.cols.0, extents.cols.1);
     let rows_padded = product("scale rows", &[extents.halves, rows.padded])?;
@@ -107,7 +121,11 @@ pub(super) fn grid(grid: ScaleGrid, extents: &Extents, rule: &Rule) -> Result<Sc
 
 /// The storage layout that applies to scales of `dtype`: tiles hold one-byte scales only.
 pub(super) fn storage_of(storage: Storage, dtype: Dtype) -> Storage {
-    if dtype.bits() == 8 { storage } else { Storage::Linear }
+    if dtype.bits() == 8 {
+        storage
+    } else {
+        Storage::Linear
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +135,13 @@ mod tests {
     fn ranks(ranges: &[(u64, u64)]) -> Vec<RankPlan> {
         (0..)
             .zip(ranges)
-            .map(|(rank, &(start, len))| RankPlan { rank, start, len, expert_start: 0, expert_len: 1 })
+            .map(|(rank, &(start, len))| RankPlan {
+                rank,
+                start,
+                len,
+                expert_start: 0,
+                expert_len: 1,
+            })
             .collect()
     }
 
@@ -126,7 +150,10 @@ mod tests {
     fn a_shard_of_one_and_a_half_blocks_straddles_and_64_would_do() {
         let all: Vec<_> = (0..8).map(|r| (192 * r, 192)).collect();
         let straddle = local_block(128, &ranks(&all)).unwrap_err();
-        assert_eq!((straddle.rank, straddle.start, straddle.finer), (1, 192, 64));
+        assert_eq!(
+            (straddle.rank, straddle.start, straddle.finer),
+            (1, 192, 64)
+        );
     }
 
     /// facts/reports.md B12: 64-wide shards lie inside one block, so one scale per rank is exact.

@@ -25,7 +25,10 @@ pub(super) fn formula(
     let (published, fp4_dtype) = match sizes {
         Sizes::Consistent => {
             let w13_rows = product("w13 rows", &[halves, consistent])?;
-            return Ok(Formula { w13_rows, width_padded: consistent });
+            return Ok(Formula {
+                w13_rows,
+                width_padded: consistent,
+            });
         }
         Sizes::AiterPublished => (true, true),
         Sizes::AiterPublishedNoFp4 => (true, false),
@@ -46,7 +49,10 @@ pub(super) fn formula(
             w13_rows = product("w13 rows", &[w13_rows, 2])?;
         }
     }
-    Ok(Formula { w13_rows, width_padded: product("w2 width", &[stored_padded, factor])? })
+    Ok(Formula {
+        w13_rows,
+        width_padded: product("w2 width", &[stored_padded, factor])?,
+    })
 }
 
 #[cfg(test)]
@@ -55,7 +61,14 @@ mod tests {
 
     fn sizes(s: Sizes, width: u64, gated: bool, packed: bool) -> (u64, u64) {
         let f = formula(s, width, width, if gated { 2 } else { 1 }, packed).unwrap();
-        (f.w13_rows, if packed { f.width_padded / 2 } else { f.width_padded })
+        (
+            f.w13_rows,
+            if packed {
+                f.width_padded / 2
+            } else {
+                f.width_padded
+            },
+        )
     }
 
     /// facts/upstream-padding.md 1.9, row by row; w2 in stored units as there.
@@ -63,15 +76,87 @@ mod tests {
     fn the_truth_table_of_the_survey_is_reproduced() {
         use Sizes::*;
         let rows = [
-            (true, false, 192, AiterPublished, (512, 256), AiterShipped, (512, 256)),
-            (true, true, 192, AiterPublished, (512, 128), AiterShipped, (512, 128)),
-            (true, true, 256, AiterPublished, (512, 128), AiterShipped, (512, 128)),
-            (true, true, 192, AiterPublishedNoFp4, (256, 128), AiterShippedNoFp4, (256, 128)),
-            (true, true, 256, AiterPublishedNoFp4, (512, 128), AiterShippedNoFp4, (256, 128)),
-            (false, false, 192, AiterPublished, (192, 256), AiterShipped, (192, 256)),
-            (false, false, 256, AiterPublished, (256, 256), AiterShipped, (256, 256)),
-            (false, true, 192, AiterPublished, (384, 128), AiterShipped, (384, 128)),
-            (false, true, 256, AiterPublished, (256, 128), AiterShipped, (512, 128)),
+            (
+                true,
+                false,
+                192,
+                AiterPublished,
+                (512, 256),
+                AiterShipped,
+                (512, 256),
+            ),
+            (
+                true,
+                true,
+                192,
+                AiterPublished,
+                (512, 128),
+                AiterShipped,
+                (512, 128),
+            ),
+            (
+                true,
+                true,
+                256,
+                AiterPublished,
+                (512, 128),
+                AiterShipped,
+                (512, 128),
+            ),
+            (
+                true,
+                true,
+                192,
+                AiterPublishedNoFp4,
+                (256, 128),
+                AiterShippedNoFp4,
+                (256, 128),
+            ),
+            (
+                true,
+                true,
+                256,
+                AiterPublishedNoFp4,
+                (512, 128),
+                AiterShippedNoFp4,
+                (256, 128),
+            ),
+            (
+                false,
+                false,
+                192,
+                AiterPublished,
+                (192, 256),
+                AiterShipped,
+                (192, 256),
+            ),
+            (
+                false,
+                false,
+                256,
+                AiterPublished,
+                (256, 256),
+                AiterShipped,
+                (256, 256),
+            ),
+            (
+                false,
+                true,
+                192,
+                AiterPublished,
+                (384, 128),
+                AiterShipped,
+                (384, 128),
+            ),
+            (
+                false,
+                true,
+                256,
+                AiterPublished,
+                (256, 128),
+                AiterShipped,
+                (512, 128),
+            ),
         ];
         for (gated, packed, width, a, want_a, b, want_b) in rows {
             assert_eq!(sizes(a, width, gated, packed), want_a, "{a:?} {width}");
@@ -94,7 +179,11 @@ mod tests {
         assert_eq!(wrong(Sizes::AiterShipped, false, false), 4064, "F1");
         assert_eq!(wrong(Sizes::AiterShipped, false, true), 4095, "F2");
         assert_eq!(wrong(Sizes::AiterShippedNoFp4, true, true), 4096, "F3");
-        assert_eq!(wrong(Sizes::AiterShipped, true, true), 16, "F4: one past a multiple of 256");
+        assert_eq!(
+            wrong(Sizes::AiterShipped, true, true),
+            16,
+            "F4: one past a multiple of 256"
+        );
         assert_eq!(wrong(Sizes::AiterShipped, true, false), 0);
         assert_eq!(sizes(Sizes::AiterShipped, 961, false, false), (961, 1024));
     }

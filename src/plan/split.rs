@@ -61,7 +61,12 @@ fn floor(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
 fn stride(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
     let width = i.div_ceil(ranks);
     let width_padded = padded("width", width, align)?;
-    Ok(Cut { width, width_padded, ranges: strided(i, ranks, width_padded), indivisible: false })
+    Ok(Cut {
+        width,
+        width_padded,
+        ranges: strided(i, ranks, width_padded),
+        indivisible: false,
+    })
 }
 
 /// R-ceilblock: whole scale blocks per rank, the last rank short.
@@ -69,21 +74,37 @@ fn ceil_block(i: u64, ranks: u64, align: u64, block: u64) -> Result<Cut, PlanErr
     let step = product("width", &[i.div_ceil(block).div_ceil(ranks), block])?;
     let ranges = strided(i, ranks, step);
     let width = ranges[0].1;
-    Ok(Cut { width, width_padded: padded("width", step, align)?, ranges, indivisible: false })
+    Ok(Cut {
+        width,
+        width_padded: padded("width", step, align)?,
+        ranges,
+        indivisible: false,
+    })
 }
 
 /// R-ceil: ceil(i / ranks) each, the last rank short.
 fn ceil(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
-    Ok(Cut { indivisible: false, ..floor(i, ranks, align)? })
+    Ok(Cut {
+        indivisible: false,
+        ..floor(i, ranks, align)?
+    })
 }
 
 /// R-prepad: the global axis is padded so that every rank's share is aligned, then cut equally.
 fn prepad(i: u64, ranks: u64, align: u64, block: u64) -> Result<Cut, PlanError> {
-    let overflow = || PlanError::Overflow { what: "width", terms: format!("lcm({align}, {block})") };
+    let overflow = || PlanError::Overflow {
+        what: "width",
+        terms: format!("lcm({align}, {block})"),
+    };
     let unit = product("width", &[lcm(align, block).ok_or_else(overflow)?, ranks])?;
     let width_padded = padded("width", i, unit)? / ranks;
     let width = i.div_ceil(ranks);
-    Ok(Cut { width, width_padded, ranges: strided(i, ranks, width_padded), indivisible: false })
+    Ok(Cut {
+        width,
+        width_padded,
+        ranges: strided(i, ranks, width_padded),
+        indivisible: false,
+    })
 }
 
 /// R-rankchunk: as R-floor; what differs is that padding happens before loading.
@@ -96,7 +117,12 @@ fn config(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
     let unit = product("width", &[align, ranks])?;
     let width_padded = padded("intermediate", i, unit)? / ranks;
     let width = i.div_ceil(ranks);
-    Ok(Cut { width, width_padded, ranges: strided(i, ranks, width_padded), indivisible: false })
+    Ok(Cut {
+        width,
+        width_padded,
+        ranges: strided(i, ranks, width_padded),
+        indivisible: false,
+    })
 }
 
 /// R-error: nothing is padded; what does not divide is refused.
@@ -115,7 +141,10 @@ mod tests {
     }
 
     fn shares(pairs: &[(u64, usize)]) -> Vec<u64> {
-        pairs.iter().flat_map(|&(w, n)| std::iter::repeat_n(w, n)).collect()
+        pairs
+            .iter()
+            .flat_map(|&(w, n)| std::iter::repeat_n(w, n))
+            .collect()
     }
 
     /// facts/upstream-padding.md 1.10, row by row.
@@ -126,7 +155,15 @@ mod tests {
             (Split::Floor, 7688, 8, 16, 1, &[(961, 8)], 976),
             (Split::Stride, 7688, 8, 128, 1, &[(1024, 7), (520, 1)], 1024),
             (Split::Stride, 1536, 8, 128, 1, &[(256, 6), (0, 2)], 256),
-            (Split::Stride, 1408, 8, 128, 1, &[(256, 5), (128, 1), (0, 2)], 256),
+            (
+                Split::Stride,
+                1408,
+                8,
+                128,
+                1,
+                &[(256, 5), (128, 1), (0, 2)],
+                256,
+            ),
             (Split::Stride, 1280, 8, 128, 1, &[(256, 5), (0, 3)], 256),
             (Split::Stride, 3072, 16, 128, 1, &[(256, 12), (0, 4)], 256),
             (Split::Stride, 2688, 8, 128, 1, &[(384, 7), (0, 1)], 384),

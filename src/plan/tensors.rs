@@ -33,8 +33,19 @@ fn tensor(
     })
 }
 
-fn scale_tensor(name: &'static str, e: u64, s: &ScalePlan, logical: [u64; 2]) -> Result<TensorPlan, PlanError> {
-    tensor(name, s.dtype, [e, s.rows_stored, s.cols_stored], [e, logical[0], logical[1]], 0)
+fn scale_tensor(
+    name: &'static str,
+    e: u64,
+    s: &ScalePlan,
+    logical: [u64; 2],
+) -> Result<TensorPlan, PlanError> {
+    tensor(
+        name,
+        s.dtype,
+        [e, s.rows_stored, s.cols_stored],
+        [e, logical[0], logical[1]],
+        0,
+    )
 }
 
 /// Blocks that `len` elements touch; 1 where one scale covers the axis.
@@ -51,29 +62,80 @@ pub(super) fn tensors(plan: &Plan, stride: u64) -> Result<Vec<TensorPlan>, PlanE
     let (rows, hp, wp) = (plan.w13_rows, plan.hidden_padded, plan.width_padded);
     let logical_rows = product("w13 rows", &[d.halves, width])?;
     let mut all = vec![
-        tensor(Role::W13.name(), element, [e, rows, hp], [e, logical_rows, d.h], stride)?,
-        tensor(Role::W2.name(), element, [e, hp, wp], [e, d.h, width], stride)?,
+        tensor(
+            Role::W13.name(),
+            element,
+            [e, rows, hp],
+            [e, logical_rows, d.h],
+            stride,
+        )?,
+        tensor(
+            Role::W2.name(),
+            element,
+            [e, hp, wp],
+            [e, d.h, width],
+            stride,
+        )?,
     ];
     if let (Some(s13), Some(s2)) = (&plan.w13_scale, &plan.w2_scale) {
-        let logical13 = [d.halves.saturating_mul(blocks(width, s13.row_block)), s13.cols_logical];
+        let logical13 = [
+            d.halves.saturating_mul(blocks(width, s13.row_block)),
+            s13.cols_logical,
+        ];
         let logical2 = [s2.rows_logical, blocks(width, s2.col_block)];
         all.push(scale_tensor(Role::W13Scale.name(), e, s13, logical13)?);
         all.push(scale_tensor(Role::W2Scale.name(), e, s2, logical2)?);
     }
     if plan.weight.has_global_scale() {
         let f32 = Dtype::F32;
-        all.push(tensor(Role::W13Global.name(), f32, [e, d.halves, 1], [e, d.halves, 1], 0)?);
+        all.push(tensor(
+            Role::W13Global.name(),
+            f32,
+            [e, d.halves, 1],
+            [e, d.halves, 1],
+            0,
+        )?);
         all.push(tensor(Role::W2Global.name(), f32, [e, 1, 1], [e, 1, 1], 0)?);
     }
     if plan.bias == Bias::Both {
         let f32 = Dtype::F32;
-        all.push(tensor(Role::W13Bias.name(), f32, [e, rows, 1], [e, logical_rows, 1], 0)?);
-        all.push(tensor(Role::W2Bias.name(), f32, [e, hp, 1], [e, d.h, 1], 0)?);
+        all.push(tensor(
+            Role::W13Bias.name(),
+            f32,
+            [e, rows, 1],
+            [e, logical_rows, 1],
+            0,
+        )?);
+        all.push(tensor(
+            Role::W2Bias.name(),
+            f32,
+            [e, hp, 1],
+            [e, d.h, 1],
+            0,
+        )?);
     }
     let active = product("routed rows", &[d.t, d.k])?;
     let f32 = Dtype::F32;
-    all.push(tensor("x", f32, [1, plan.tokens_padded, hp], [1, d.t, d.h], 0)?);
-    all.push(tensor("intermediate", f32, [1, active, wp], [1, active, width], 0)?);
-    all.push(tensor("y", f32, [1, plan.tokens_padded, hp], [1, d.t, d.h], 0)?);
+    all.push(tensor(
+        "x",
+        f32,
+        [1, plan.tokens_padded, hp],
+        [1, d.t, d.h],
+        0,
+    )?);
+    all.push(tensor(
+        "intermediate",
+        f32,
+        [1, active, wp],
+        [1, active, width],
+        0,
+    )?);
+    all.push(tensor(
+        "y",
+        f32,
+        [1, plan.tokens_padded, hp],
+        [1, d.t, d.h],
+        0,
+    )?);
     Ok(all)
 }

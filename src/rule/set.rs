@@ -86,9 +86,13 @@ impl Rules {
     pub fn builtin() -> &'static Rules {
         static RULES: OnceLock<Rules> = OnceLock::new();
         RULES.get_or_init(|| {
-            let mut all = Rules { rules: Vec::new(), autos: Vec::new() };
+            let mut all = Rules {
+                rules: Vec::new(),
+                autos: Vec::new(),
+            };
             for (file, text) in SHIPPED {
-                let rules = Rules::parse(text, file).expect("shipped rule files are tested to parse");
+                let rules =
+                    Rules::parse(text, file).expect("shipped rule files are tested to parse");
                 all = all.with(rules);
             }
             all
@@ -101,13 +105,19 @@ impl Rules {
     /// I/O, size, TOML shape, unknown keys, repeated ids, granules of 0: one sentence each.
     pub fn load(path: &Path) -> Result<Rules, RuleError> {
         let file = path.display().to_string();
-        let io = |source| RuleError::Io { file: file.clone(), source };
+        let io = |source| RuleError::Io {
+            file: file.clone(),
+            source,
+        };
         let meta = std::fs::metadata(path).map_err(io)?;
         if meta.is_dir() {
             return Err(io(std::io::Error::other("is a directory, not a rule file")));
         }
         if meta.len() > FILE_BYTES_MAX {
-            return Err(RuleError::TooLarge { file, bytes: meta.len() });
+            return Err(RuleError::TooLarge {
+                file,
+                bytes: meta.len(),
+            });
         }
         let text = std::fs::read_to_string(path).map_err(io)?;
         Rules::parse(&text, &file)
@@ -131,12 +141,16 @@ impl Rules {
                 why,
             })?;
         }
-        Ok(Rules { rules: parsed.rule, autos: parsed.auto })
+        Ok(Rules {
+            rules: parsed.rule,
+            autos: parsed.auto,
+        })
     }
 
     /// These rules and then `more`; an id of `more` replaces the same id here.
     pub fn with(mut self, more: Rules) -> Rules {
-        self.rules.retain(|r| more.rules.iter().all(|m| m.id != r.id));
+        self.rules
+            .retain(|r| more.rules.iter().all(|m| m.id != r.id));
         self.rules.extend(more.rules);
         self.autos.splice(0..0, more.autos);
         self
@@ -152,7 +166,10 @@ impl Rules {
     /// # Errors
     /// Unknown id, with the nearest ones.
     pub fn get(&self, id: &str) -> Result<&Rule, RuleError> {
-        self.rules.iter().find(|r| r.id == id).ok_or_else(|| self.unknown(id))
+        self.rules
+            .iter()
+            .find(|r| r.id == id)
+            .ok_or_else(|| self.unknown(id))
     }
 
     /// The rules whose id matches a glob.
@@ -165,7 +182,11 @@ impl Rules {
             hint: format!(": {e}"),
         })?;
         let found: Vec<&Rule> = self.rules.iter().filter(|r| glob.matches(&r.id)).collect();
-        if found.is_empty() { Err(self.unknown(pattern)) } else { Ok(found) }
+        if found.is_empty() {
+            Err(self.unknown(pattern))
+        } else {
+            Ok(found)
+        }
     }
 
     /// The backend that a stack's `auto` takes for an architecture and format, if known.
@@ -183,7 +204,10 @@ impl Rules {
             Some(id) => format!("; did you mean `{id}`?"),
             None => "; see `padproof list rules`".to_owned(),
         };
-        RuleError::Unknown { pattern: pattern.to_owned(), hint }
+        RuleError::Unknown {
+            pattern: pattern.to_owned(),
+            hint,
+        }
     }
 }
 
@@ -200,7 +224,10 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
 
 fn check<'a>(rule: &'a Rule, ids: &mut HashSet<&'a str>) -> Result<(), (&'static str, String)> {
     let id_ok = !rule.id.is_empty()
-        && rule.id.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'));
+        && rule
+            .id
+            .bytes()
+            .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'));
     if !id_ok {
         return Err(("id", "must be of a-z, 0-9, `.`, `_` and `-`".to_owned()));
     }
@@ -213,12 +240,18 @@ fn check<'a>(rule: &'a Rule, ids: &mut HashSet<&'a str>) -> Result<(), (&'static
     if rule.layers.is_empty() {
         return Err(("layers", "names no layer kind".to_owned()));
     }
-    let axes: [(&'static str, &[Granule]); 3] =
-        [("intermediate", &rule.intermediate), ("hidden", &rule.hidden), ("tokens", &rule.tokens)];
+    let axes: [(&'static str, &[Granule]); 3] = [
+        ("intermediate", &rule.intermediate),
+        ("hidden", &rule.hidden),
+        ("tokens", &rule.tokens),
+    ];
     for (key, granules) in axes {
         for granule in granules {
             if granule.align == 0 || granule.align > ALIGN_MAX {
-                return Err((key, format!("align = {} must lie in 1..={ALIGN_MAX}", granule.align)));
+                return Err((
+                    key,
+                    format!("align = {} must lie in 1..={ALIGN_MAX}", granule.align),
+                ));
             }
         }
     }
@@ -251,7 +284,9 @@ intermediate = [{ align = 16 }]
 "#;
 
     fn error(text: &str) -> String {
-        Rules::parse(text, "r.toml").expect_err("must be refused").to_string()
+        Rules::parse(text, "r.toml")
+            .expect_err("must be refused")
+            .to_string()
     }
 
     #[test]
@@ -259,8 +294,17 @@ intermediate = [{ align = 16 }]
         let rules = Rules::builtin();
         assert!(rules.iter().count() >= 10);
         for rule in rules.iter() {
-            assert!(rule.source.contains("facts/"), "{} cites no facts section", rule.id);
-            assert!(rule.id.starts_with(&format!("{}.{}.", rule.stack, rule.backend)), "{}", rule.id);
+            assert!(
+                rule.source.contains("facts/"),
+                "{} cites no facts section",
+                rule.id
+            );
+            assert!(
+                rule.id
+                    .starts_with(&format!("{}.{}.", rule.stack, rule.backend)),
+                "{}",
+                rule.id
+            );
         }
     }
 
@@ -277,7 +321,10 @@ intermediate = [{ align = 16 }]
     #[test]
     fn unknown_keys_and_bad_values_are_refused_with_their_place() {
         let unknown = error(&MINIMAL.replace("grade", "graed"));
-        assert!(unknown.starts_with("r.toml: ") && unknown.contains("graed"), "{unknown}");
+        assert!(
+            unknown.starts_with("r.toml: ") && unknown.contains("graed"),
+            "{unknown}"
+        );
         assert!(unknown.contains("line"), "{unknown}");
         assert!(error(&MINIMAL.replace("fp8\"]", "fp3\"]")).contains("fp3"));
         assert!(error(&MINIMAL.replace("align = 16", "align = 0")).contains("align = 0"));
@@ -288,7 +335,10 @@ intermediate = [{ align = 16 }]
 
     #[test]
     fn an_unknown_id_names_the_nearest() {
-        let e = Rules::builtin().get("sglang.flashinfer_cutlas.fp8").unwrap_err().to_string();
+        let e = Rules::builtin()
+            .get("sglang.flashinfer_cutlas.fp8")
+            .unwrap_err()
+            .to_string();
         assert!(e.contains("sglang.flashinfer_cutlass.fp8"), "{e}");
         assert!(Rules::builtin().matching("no.such.*").is_err());
         assert!(Rules::builtin().matching("sglang.*").unwrap().len() > 3);
@@ -298,7 +348,9 @@ intermediate = [{ align = 16 }]
     #[test]
     fn auto_takes_flashinfer_cutlass_for_nemotron_fp8() {
         let rules = Rules::builtin();
-        let auto = rules.auto("sglang", "NemotronHForCausalLM", WeightFormat::Fp8).unwrap();
+        let auto = rules
+            .auto("sglang", "NemotronHForCausalLM", WeightFormat::Fp8)
+            .unwrap();
         assert_eq!(auto.backend, "flashinfer_cutlass");
     }
 }

@@ -1,0 +1,376 @@
+//! The audit: one pass over every position of every tensor.
+//!
+//! It reads through the map's addresses, one element at a time, and not through the slices
+//! that `pack` copies, so that a fault in copying shows.
+
+use super::types::{Audit, Difference, Fault};
+use crate::layout::{
+    Address, LayoutError, Map, PackedInputs, Place3, for_each_storage_pad, for_each_stretch,
+    logical_of, map, pad_code, roles,
+};
+use crate::num::Dtype;
+use crate::plan::{Plan, Role};
+use crate::tensor::{Logical, Tensor};
+use crate::terms::Storage;
+use std::ops::Range;
+
+/// Holds every byte of every tensor of every rank, and of the input, against the plan.
+///
+/// # Errors
+/// When the plan describes no layout, or the logical tensors are not of its sizes.
+pub fn audit(plan: &Plan, logical: &Logical, packed: &PackedInputs) -> Result<Audit, LayoutError> {
+    let mut audit = Audit::default();
+    input(plan, &logical.x, &packed.x, &mut audit)?;
+    for (rank, inputs) in packed.ranks.iter().enumerate() {
+        for (role, _) in inputs.iter() {
+            if rank >= plan.ranks.len() || !roles(plan).any(|r| r == role) {
+                audit.report(Difference::of_tensor(role.name(), Some(rank), Fault::Extra));
+            }
+        }
+    }
+    for rank in 0..plan.ranks.len() {
+        for role in roles(plan) {
+            let map = map(plan, role, rank)?;
+            let source = logical_of(logical, role).ok_or(LayoutError::NoTensor {
+                tensor: role.name(),
+            })?;
+            expect_size(role.name(), map.logical_bytes(), source.bytes().len())?;
+            let Some(tensor) = packed.ranks.get(rank).and_then(|r| r.get(role)) else {
+                audit.report(Difference::of_tensor(
+                    role.name(),
+                    Some(rank),
+                    Fault::Missing,
+                ));
+                continue;
+            };
+            if !tensor.guards_intact() {
+                audit.report(Difference::of_tensor(role.name(), Some(rank), Fault::Guard));
+            }
+            let tensor_audit = TensorAudit {
+                map: &map,
+                rank,
+                pad_code: pad_code(plan, role),
+                bytes: tensor.bytes(),
+                source: Some(source.bytes()),
+            };
+            tensor_audit.run(&mut audit);
+        }
+    }
+    Ok(audit)
+}
+
+/// Judges the padding of arbitrary bytes as one tensor of one rank; elements are not compared.
+///
+/// # Errors
+/// When the plan describes no layout for that tensor. Bytes are never an error: a wrong length
+/// is a [`Fault::Size`].
+pub fn audit_bytes(
+    plan: &Plan,
+    role: Role,
+    rank: usize,
+    bytes: &[u8],
+) -> Result<Audit, LayoutError> {
+    let map = map(plan, role, rank)?;
+    let mut audit = Audit::default();
+    let tensor_audit = TensorAudit {
+        map: &map,
+        rank,
+        pad_code: pad_code(plan, role),
+        bytes,
+        source: None,
+    };
+    tensor_audit.run(&mut audit);
+    Ok(audit)
+}
+
+/// One tensor's bytes under judgement.
+struct TensorAudit<'a> {
+    map: &'a Map,
+    rank: usize,
+    pad_code: u32,
+    bytes: &'a [u8],
+    /// The whole logical tensor, if elements are to be compared.
+    source: Option<&'a [u8]>,
+}
+
+impl TensorAudit<'_> {
+    fn run(&self, audit: &mut Audit) {
+        let map = self.map;
+        if self.bytes.len() != map.bytes() {
+            audit.report(Difference {
+                wanted: count(map.bytes()),
+                actual: count(self.bytes.len()),
+                ..Difference::of_tensor(map.role.name(), Some(self.rank), Fault::Size)
+            });
+            return;
+        }
+        audit.checked_bytes += count(self.bytes.len());
+        let rule = Inert::of(map);
+        for_each_stretch(map, |e, r, cols, logical| match logical {
+            None => {
+                audit.pads += count(cols.len());
+                if cols.is_empty() {
+                    return;
+                }
+                if self.plainly_padded(&rule, e, r, cols.clone()) {
+                    return;
+                }
+                for c in cols {
+                    let at = map.address(e, r, c);
+                    let actual = map.grid.read(self.bytes, at);
+                    match rule.judge(actual) {
+                        Judgement::Inert => {}
+                        Judgement::MinusZero => audit.minus_zero_pads += 1,
+                        Judgement::Loud => {
+                            let (fault, wanted) = (rule.fault(), self.pad_code);
+                            self.report(audit, fault, (e, r, c), None, at, wanted, actual);
+                        }
+                    }
+                }
+            }
+            Some((l_e, l_r, l_c)) => {
+                let Some(source) = self.source else {
+                    return;
+                };
+                audit.elements += count(cols.len());
+                if self.same(source, (e, r), cols.clone(), (l_e, l_r, l_c)) {
+                    return;
+                }
+                for (n, c) in cols.enumerate() {
+                    let at = map.address(e, r, c);
+                    let logical = (l_e, l_r, l_c + n);
+                    let actual = map.grid.read(self.bytes, at);
+                    let wanted = self.wanted(source, logical);
+                    if wanted != actual {
+                        let fault = Fault::Element;
+                        self.report(audit, fault, (e, r, c), Some(logical), at, wanted, actual);
+                    }
+                }
+            }
+        });
+        for_each_storage_pad(map, |physical, at| {
+            audit.pads += 1;
+            let actual = map.grid.read(self.bytes, at);
+            if actual != 0 {
+                self.report(audit, Fault::StoragePad, physical, None, at, 0, actual);
+            }
+        });
+    }
+
+    /// Whether a stretch of padding holds the plan's code, inert; false leaves it open.
+    fn plainly_padded(&self, rule: &Inert, e: usize, r: usize, cols: Range<usize>) -> bool {
+        let grid = self.map.grid;
+        let code = self.pad_code;
+        if grid.storage != Storage::Linear || !matches!(rule.judge(code), Judgement::Inert) {
+            return false;
+        }
+        let start = grid.index(e, r, cols.start);
+        let end = start + cols.len();
+        if grid.bits < 8 {
+            let both = (code | code << 4).to_le_bytes()[0];
+            let whole = start.div_ceil(2)..(end / 2).max(start.div_ceil(2));
+            let edge = |n: usize| grid.read(self.bytes, grid.address(n)) == code;
+            return self.bytes[whole].iter().all(|&b| b == both) && edge(start) && edge(end - 1);
+        }
+        let wide = grid.bits / 8;
+        code == 0 && self.bytes[start * wide..end * wide].iter().all(|&b| b == 0)
+    }
+
+    /// Whether a stretch holds the logical elements from `logical` on; false leaves it open.
+    fn same(
+        &self,
+        source: &[u8],
+        (e, r): (usize, usize),
+        cols: Range<usize>,
+        logical: Place3,
+    ) -> bool {
+        let grid = self.map.grid;
+        let (len, first) = (cols.len(), self.source_index(logical));
+        match (grid.storage, grid.bits) {
+            (Storage::Linear, 4) => {
+                let start = grid.index(e, r, cols.start);
+                let codes = source[first..first + len].iter().enumerate();
+                let stored = |n: usize| {
+                    let at = grid.address(start + n);
+                    (self.bytes[at.byte] >> at.shift) & 0xf
+                };
+                codes.fold(0, |differ, (n, &code)| differ | (code ^ stored(n))) == 0
+            }
+            (Storage::Linear, bits) => {
+                let wide = bits / 8;
+                let start = grid.index(e, r, cols.start) * wide;
+                self.bytes[start..start + len * wide] == source[first * wide..(first + len) * wide]
+            }
+            (Storage::Tiled128x4, _) => false,
+        }
+    }
+
+    /// Where a logical element is in its tensor.
+    fn source_index(&self, (e, r, c): Place3) -> usize {
+        let rows = self.map.rows.logical_len();
+        let cols = self.map.cols.logical_len();
+        (e * rows + r) * cols + c
+    }
+
+    /// The code of a logical element.
+    #[inline]
+    fn wanted(&self, source: &[u8], logical: Place3) -> u32 {
+        let index = self.source_index(logical);
+        match self.map.grid.bits {
+            4 | 8 => u32::from(source[index]),
+            16 => u32::from(source[2 * index]) | u32::from(source[2 * index + 1]) << 8,
+            _ => u32::from_le_bytes(
+                source[4 * index..4 * index + 4]
+                    .try_into()
+                    .expect("a slice of four bytes"),
+            ),
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of a difference, known at three places"
+    )]
+    fn report(
+        &self,
+        audit: &mut Audit,
+        fault: Fault,
+        physical: Place3,
+        logical: Option<Place3>,
+        at: Address,
+        wanted: u32,
+        actual: u32,
+    ) {
+        audit.report(Difference {
+            physical: Some(physical),
+            logical,
+            byte: at.byte,
+            wanted: u64::from(wanted),
+            actual: u64::from(actual),
+            ..Difference::of_tensor(self.map.role.name(), Some(self.rank), fault)
+        });
+    }
+}
+
+/// When a padding code is inert (facts/upstream-padding.md 3.1, V-4, V-5, V-12).
+struct Inert {
+    dtype: Dtype,
+    scale: bool,
+}
+
+enum Judgement {
+    Inert,
+    MinusZero,
+    Loud,
+}
+
+impl Inert {
+    fn of(map: &Map) -> Inert {
+        let scale = match map.role {
+            Role::W13Scale | Role::W2Scale | Role::W13Global | Role::W2Global => true,
+            Role::W13 | Role::W2 | Role::W13Bias | Role::W2Bias => false,
+        };
+        Inert {
+            dtype: map.dtype,
+            scale,
+        }
+    }
+
+    /// Scales need only be finite, as what they multiply is zero; all else decodes to zero.
+    fn judge(&self, code: u32) -> Judgement {
+        let value = self.dtype.decode(code);
+        if self.scale {
+            return if value.is_finite() {
+                Judgement::Inert
+            } else {
+                Judgement::Loud
+            };
+        }
+        if value != 0.0 {
+            Judgement::Loud
+        } else if value.is_sign_negative() {
+            Judgement::MinusZero
+        } else {
+            Judgement::Inert
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        if self.scale {
+            Fault::ScalePad
+        } else {
+            Fault::Pad
+        }
+    }
+}
+
+/// The input: logical rows and columns in place, all else zero.
+fn input(plan: &Plan, x: &Tensor, padded: &Tensor, audit: &mut Audit) -> Result<(), LayoutError> {
+    let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (tokens, hidden) = (index(plan.dims.t), index(plan.dims.h));
+    let wanted_bytes = tokens.saturating_mul(hidden).saturating_mul(4);
+    expect_size("x", wanted_bytes, x.bytes().len())?;
+    let width = index(plan.hidden_padded);
+    let bytes = index(plan.tokens_padded)
+        .saturating_mul(width)
+        .saturating_mul(4);
+    if !padded.guards_intact() {
+        audit.report(Difference::of_tensor("x", None, Fault::Guard));
+    }
+    if padded.bytes().len() != bytes || hidden > width || tokens > index(plan.tokens_padded) {
+        audit.report(Difference {
+            wanted: count(bytes),
+            actual: count(padded.bytes().len()),
+            ..Difference::of_tensor("x", None, Fault::Size)
+        });
+        return Ok(());
+    }
+    audit.checked_bytes += count(bytes);
+    for (n, code) in padded.bytes().as_chunks::<4>().0.iter().enumerate() {
+        let (row, col) = (n / width, n % width);
+        let actual = f32::from_le_bytes(*code);
+        let logical = (row < tokens && col < hidden).then_some((0, row, col));
+        let (fault, wanted) = if logical.is_some() {
+            let start = (row * hidden + col) * 4;
+            let source = &x.bytes()[start..start + 4];
+            let wanted = f32::from_le_bytes(source.try_into().expect("a slice of four bytes"));
+            audit.elements += 1;
+            if wanted.to_bits() == actual.to_bits() {
+                continue;
+            }
+            (Fault::Element, wanted)
+        } else {
+            audit.pads += 1;
+            if actual == 0.0 {
+                audit.minus_zero_pads += u64::from(actual.is_sign_negative());
+                continue;
+            }
+            (Fault::Pad, 0.0)
+        };
+        audit.report(Difference {
+            physical: Some((0, row, col)),
+            logical,
+            byte: n * 4,
+            wanted: u64::from(wanted.to_bits()),
+            actual: u64::from(actual.to_bits()),
+            ..Difference::of_tensor("x", None, fault)
+        });
+    }
+    Ok(())
+}
+
+fn expect_size(tensor: &'static str, wanted: usize, actual: usize) -> Result<(), LayoutError> {
+    if wanted == actual {
+        return Ok(());
+    }
+    Err(LayoutError::Size {
+        tensor,
+        what: "logical bytes",
+        wanted,
+        actual,
+    })
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,140 @@
+//! What an audit found.
+
+use crate::layout::Place3;
+use std::fmt;
+
+/// Differences an audit keeps; the rest are only counted (style: first ten).
+const KEPT: usize = 10;
+
+/// What is wrong with a stored byte, or a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The plan has the tensor, the rank does not.
+    Missing,
+    /// The rank has the tensor, the plan does not.
+    Extra,
+    /// The tensor has another number of bytes.
+    Size,
+    /// A guard around the tensor changed.
+    Guard,
+    /// A logical element is not in its place.
+    Element,
+    /// A padding element does not decode to zero.
+    Pad,
+    /// A padding scale does not decode to a finite number.
+    ScalePad,
+    /// A byte that only the storage layout adds is not zero.
+    StoragePad,
+}
+
+impl Fault {
+    /// One phrase for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::Missing => "tensor is missing",
+            Fault::Extra => "tensor is not in the plan",
+            Fault::Size => "tensor has another size",
+            Fault::Guard => "guard changed",
+            Fault::Element => "element is not in its place",
+            Fault::Pad => "padding does not decode to zero",
+            Fault::ScalePad => "padding scale is not finite",
+            Fault::StoragePad => "storage padding is not zero",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One difference between stored bytes and the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Difference {
+    /// The tensor's name.
+    pub tensor: &'static str,
+    /// The rank; `None` for the input, which all ranks share.
+    pub rank: Option<usize>,
+    /// What is wrong.
+    pub fault: Fault,
+    /// (expert, row, column) in the padded tensor.
+    pub physical: Option<Place3>,
+    /// (expert, row, column) in the logical tensor, for elements.
+    pub logical: Option<Place3>,
+    /// First byte of the element.
+    pub byte: usize,
+    /// The code wanted (for [`Fault::Size`]: bytes; for inert padding: what the plan writes).
+    pub wanted: u64,
+    /// The code found (for [`Fault::Size`]: bytes).
+    pub actual: u64,
+}
+
+impl Difference {
+    /// A difference of a whole tensor.
+    pub(super) fn of_tensor(tensor: &'static str, rank: Option<usize>, fault: Fault) -> Self {
+        Difference {
+            tensor,
+            rank,
+            fault,
+            physical: None,
+            logical: None,
+            byte: 0,
+            wanted: 0,
+            actual: 0,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.tensor)?;
+        if let Some(rank) = self.rank {
+            write!(f, " rank {rank}")?;
+        }
+        if let Some((e, r, c)) = self.physical {
+            write!(f, " [{e},{r},{c}] byte {}", self.byte)?;
+        }
+        if let Some((e, r, c)) = self.logical {
+            write!(f, " (logical [{e},{r},{c}])")?;
+        }
+        write!(f, ": {}", self.fault)?;
+        match self.fault {
+            Fault::Size => write!(f, ", wanted {}, got {} bytes", self.wanted, self.actual),
+            Fault::Missing | Fault::Extra | Fault::Guard => Ok(()),
+            _ => write!(f, ", wanted {:#x}, got {:#x}", self.wanted, self.actual),
+        }
+    }
+}
+
+/// The answer of an audit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Audit {
+    /// Bytes looked at.
+    pub checked_bytes: u64,
+    /// Logical elements compared.
+    pub elements: u64,
+    /// Padding positions judged, storage padding included.
+    pub pads: u64,
+    /// Padding weights that decode to minus zero: inert, and counted.
+    pub minus_zero_pads: u64,
+    /// Differences in all.
+    pub differing: u64,
+    /// The first ten.
+    pub first: Vec<Difference>,
+}
+
+impl Audit {
+    /// Whether nothing differs.
+    pub fn clean(&self) -> bool {
+        self.differing == 0
+    }
+
+    pub(super) fn report(&mut self, difference: Difference) {
+        self.differing += 1;
+        if self.first.len() < KEPT {
+            self.first.push(difference);
+        }
+    }
+}

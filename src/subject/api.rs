@@ -1,0 +1,55 @@
+//! What every subject promises.
+
+use super::error::{SkipReason, SubjectError};
+use crate::layout::PackedInputs;
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+use crate::tensor::Output;
+
+/// The thing under test.
+pub trait Subject {
+    /// Its name in commands and reports.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can run the plan.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    fn supports(&self, plan: &Plan) -> Result<(), SkipReason>;
+
+    /// The order in which it adds the products of both projections, where it promises one.
+    fn schedule(&self) -> Option<Schedule>;
+
+    /// Computes the layer.
+    ///
+    /// # Errors
+    /// When plan and tensors do not belong together. It never panics on them.
+    fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError>;
+}
+
+/// The subject that supports nothing: for properties that need none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct None;
+
+/// A subject that supports nothing.
+pub fn none() -> None {
+    None
+}
+
+impl Subject for None {
+    fn name(&self) -> &'static str {
+        "-"
+    }
+
+    fn supports(&self, _: &Plan) -> Result<(), SkipReason> {
+        Err(SkipReason::NoSubject)
+    }
+
+    fn schedule(&self) -> Option<Schedule> {
+        Option::None
+    }
+
+    fn run(&mut self, _: &Plan, _: &PackedInputs) -> Result<Output, SubjectError> {
+        Err(SkipReason::NoSubject.into())
+    }
+}
