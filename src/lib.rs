@@ -8,6 +8,7 @@ pub mod layout;
 pub mod model;
 pub mod num;
 pub mod plan;
+pub mod property;
 pub mod rng;
 pub mod rule;
 pub mod schedule;
