@@ -1,11 +1,13 @@
 //! padproof proves that padding a Mixture-of-Experts layer keeps its outputs.
 
 pub mod case;
+pub mod compare;
 pub mod fill;
 pub mod r#gen;
 pub mod layout;
 pub mod num;
 pub mod plan;
+pub mod reference;
 pub mod rng;
 pub mod suite;
 pub mod tensor;
