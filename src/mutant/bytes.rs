@@ -29,12 +29,21 @@ fn dtype_of(plan: &Plan, role: Role) -> Dtype {
 }
 
 /// Writes `code` into the logical pads of `roles` on every rank; whether a byte changed.
-fn dirty(plan: &Plan, packed: &mut PackedInputs, roles: &[Role], code: impl Fn(Dtype) -> Option<u32>) -> bool {
+fn dirty(
+    plan: &Plan,
+    packed: &mut PackedInputs,
+    roles: &[Role],
+    code: impl Fn(Dtype) -> Option<u32>,
+) -> bool {
     let mut changed = false;
     for (n, rank) in packed.ranks.iter_mut().enumerate() {
         for &role in roles {
-            let Some(code) = code(dtype_of(plan, role)) else { continue };
-            let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else { continue };
+            let Some(code) = code(dtype_of(plan, role)) else {
+                continue;
+            };
+            let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else {
+                continue;
+            };
             let before = tensor.clone();
             set_pads(&map, tensor, Pads::Logical, code);
             changed |= *tensor != before;
@@ -44,7 +53,11 @@ fn dirty(plan: &Plan, packed: &mut PackedInputs, roles: &[Role], code: impl Fn(D
 }
 
 /// Applies `change` to every rank's tensor of `role`; whether a byte changed.
-fn each(packed: &mut PackedInputs, role: Role, mut change: impl FnMut(usize, &mut crate::tensor::Tensor)) -> bool {
+fn each(
+    packed: &mut PackedInputs,
+    role: Role,
+    mut change: impl FnMut(usize, &mut crate::tensor::Tensor),
+) -> bool {
     let mut changed = false;
     for (n, rank) in packed.ranks.iter_mut().enumerate() {
         if let Some(tensor) = rank.get_mut(role) {
@@ -75,7 +88,10 @@ pub(super) fn tails_uninitialised(plan: &Plan, packed: &mut PackedInputs) -> boo
 /// M15: padding scales hold a NaN code.
 pub(super) fn scale_pad_nan(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let has_scales = plan.w2_scale.is_some();
-    has_scales && dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| d.nan_code())
+    has_scales
+        && dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| {
+            d.nan_code()
+        })
 }
 
 /// M42: pads of 0x80 become NaN when E4M3 bytes are rewritten for FNUZ hardware.
@@ -89,7 +105,9 @@ pub(super) fn int4_pad_is_minus_eight(plan: &Plan, packed: &mut PackedInputs) ->
     let int4 = plan.weight.element() == Dtype::Int4;
     int4 && {
         let weights = dirty(plan, packed, &[Role::W13, Role::W2], |_| Some(0));
-        dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| Some(loud(d)));
+        dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| {
+            Some(loud(d))
+        });
         weights
     }
 }
@@ -130,7 +148,9 @@ pub(super) fn w2_bias_on_every_rank(plan: &Plan, packed: &mut PackedInputs) -> b
     let shards = usize::try_from(plan.parallel.tp / plan.parallel.ep).unwrap_or(1);
     let mut changed = false;
     for group in packed.ranks.chunks_mut(shards) {
-        let Some(first) = group[0].get(Role::W2Bias).cloned() else { return false };
+        let Some(first) = group[0].get(Role::W2Bias).cloned() else {
+            return false;
+        };
         for rank in &mut group[1..] {
             changed |= first.f32s().iter().any(|&v| v != 0.0);
             rank.set(Role::W2Bias, first.clone());
@@ -144,12 +164,18 @@ pub(super) fn only_up_rows_zero(plan: &Plan, packed: &mut PackedInputs) -> bool 
     if plan.activation != Activation::SwigluOai || plan.order != Order::GateUp {
         return false;
     }
-    let Ok(width) = usize::try_from(plan.width_padded) else { return false };
+    let Ok(width) = usize::try_from(plan.width_padded) else {
+        return false;
+    };
     let clean: Vec<RankInputs> = packed.ranks.clone();
-    let changed = dirty(plan, packed, &[Role::W13, Role::W13Scale], |d| Some(loud(d)));
+    let changed = dirty(plan, packed, &[Role::W13, Role::W13Scale], |d| {
+        Some(loud(d))
+    });
     // Restore the up half.
     for (rank, clean) in packed.ranks.iter_mut().zip(&clean) {
-        let (Some(t), Some(c)) = (rank.get_mut(Role::W13), clean.get(Role::W13)) else { continue };
+        let (Some(t), Some(c)) = (rank.get_mut(Role::W13), clean.get(Role::W13)) else {
+            continue;
+        };
         let row_bytes = t.row_bytes();
         let rows = t.shape()[1];
         for e in 0..t.shape()[0] {
@@ -255,7 +281,10 @@ pub(super) fn last_column_lost(plan: &Plan, packed: &mut PackedInputs) -> bool {
 
 /// F6 of facts/peers.md: the last, short scale group is lost.
 pub(super) fn last_scale_group_lost(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let Some(s) = plan.w2_scale.filter(|s| s.col_block > 0 && s.cols_stored == s.cols_padded) else {
+    let Some(s) = plan
+        .w2_scale
+        .filter(|s| s.col_block > 0 && s.cols_stored == s.cols_padded)
+    else {
         return false;
     };
     let lens: Vec<u64> = plan.ranks.iter().map(|r| r.len).collect();

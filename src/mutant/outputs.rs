@@ -51,13 +51,22 @@ pub(super) fn hidden_decides_order(plan: &Plan, _: &mut PackedInputs, output: &m
 
 /// A write past the end of a buffer.
 pub(super) fn stray_write(plan: &Plan, packed: &mut PackedInputs, _: &mut Output) -> bool {
-    let Some(t) = packed.ranks[0].get_mut(Role::W13).filter(|_| plan.dims.t > 0) else { return false };
+    let Some(t) = packed.ranks[0]
+        .get_mut(Role::W13)
+        .filter(|_| plan.dims.t > 0)
+    else {
+        return false;
+    };
     t.break_guard();
     true
 }
 
 /// The router breaks ties by the higher id.
-pub(super) fn ties_to_the_higher_id(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
+pub(super) fn ties_to_the_higher_id(
+    plan: &Plan,
+    _: &mut PackedInputs,
+    output: &mut Output,
+) -> bool {
     let k = plan.dims.k as usize;
     let applies = k >= 2 && !output.ids.is_empty();
     if applies {
@@ -69,7 +78,11 @@ pub(super) fn ties_to_the_higher_id(plan: &Plan, _: &mut PackedInputs, output: &
 }
 
 /// The renormalisation of routing weights is forgotten.
-pub(super) fn weights_not_renormalised(_: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
+pub(super) fn weights_not_renormalised(
+    _: &Plan,
+    _: &mut PackedInputs,
+    output: &mut Output,
+) -> bool {
     for w in &mut output.weights {
         *w *= 0.75;
     }

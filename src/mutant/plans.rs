@@ -24,7 +24,9 @@ pub(super) fn nongated_rows_doubled(plan: &mut Plan) -> bool {
 /// M9: weights are padded, their scales are not.
 pub(super) fn scales_unpadded(plan: &mut Plan) -> bool {
     let width = plan.width;
-    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else { return false };
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else {
+        return false;
+    };
     let bare = width.div_ceil(s.col_block);
     let applies = bare != s.cols_padded;
     s.cols_padded = bare;
@@ -34,7 +36,9 @@ pub(super) fn scales_unpadded(plan: &mut Plan) -> bool {
 /// M12: floor of the scale count where the last block is short.
 pub(super) fn scale_count_floored(plan: &mut Plan) -> bool {
     let width = plan.width_padded;
-    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else { return false };
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else {
+        return false;
+    };
     let applies = width % s.col_block != 0;
     s.cols_padded = width / s.col_block;
     applies
@@ -43,7 +47,9 @@ pub(super) fn scale_count_floored(plan: &mut Plan) -> bool {
 /// M13: scale rows counted over both halves at once: ceil(2N/128) instead of 2 ceil(N/128).
 pub(super) fn scale_rows_fused(plan: &mut Plan) -> bool {
     let (halves, width) = (plan.dims.halves, plan.width_padded);
-    let Some(s) = plan.w13_scale.as_mut().filter(|s| s.row_block > 1) else { return false };
+    let Some(s) = plan.w13_scale.as_mut().filter(|s| s.row_block > 1) else {
+        return false;
+    };
     let fused = halves.saturating_mul(width).div_ceil(s.row_block);
     let applies = fused != s.rows_padded;
     s.rows_padded = fused;
@@ -79,14 +85,20 @@ pub(super) fn padded_stride(plan: &mut Plan) -> bool {
 
 /// The last rank's remainder is dropped.
 pub(super) fn remainder_dropped(plan: &mut Plan) -> bool {
-    let Some(last) = plan.ranks.last_mut().filter(|r| r.len > 0) else { return false };
+    let Some(last) = plan.ranks.last_mut().filter(|r| r.len > 0) else {
+        return false;
+    };
     last.len -= 1;
     true
 }
 
 /// M32: the alignment constant of another kernel: one granule too many.
 pub(super) fn over_padded(plan: &mut Plan) -> bool {
-    let Some(wide) = plan.width_padded.checked_mul(2).filter(|_| plan.width_padded != plan.width) else {
+    let Some(wide) = plan
+        .width_padded
+        .checked_mul(2)
+        .filter(|_| plan.width_padded != plan.width)
+    else {
         return false;
     };
     plan.width_padded = wide;
@@ -97,7 +109,9 @@ pub(super) fn over_padded(plan: &mut Plan) -> bool {
 /// M39: the scale block is taken for floor(N / scale columns).
 pub(super) fn block_from_floor(plan: &mut Plan) -> bool {
     let width = plan.width_padded;
-    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 1) else { return false };
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 1) else {
+        return false;
+    };
     let floored = (width / s.cols_padded.max(1)).max(1);
     let applies = floored != s.col_block;
     s.col_block = floored;
@@ -106,7 +120,9 @@ pub(super) fn block_from_floor(plan: &mut Plan) -> bool {
 
 /// M40: a count of scales passed where a count of elements is wanted.
 pub(super) fn scales_counted_twice(plan: &mut Plan) -> bool {
-    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 1) else { return false };
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 1) else {
+        return false;
+    };
     let counted = s.cols_padded.div_ceil(s.col_block);
     let applies = counted != s.cols_padded;
     s.cols_padded = counted;

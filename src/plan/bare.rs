@@ -25,7 +25,8 @@ pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
     bare.place = Place::PerHalf;
     bare.storage = Storage::Linear;
     let block = |s: Option<super::ScalePlan>, rows: bool| {
-        s.map(|s| if rows { s.row_block } else { s.col_block }).filter(|&b| b > 1)
+        s.map(|s| if rows { s.row_block } else { s.col_block })
+            .filter(|&b| b > 1)
     };
     let local = (block(plan.w13_scale, true), block(plan.w2_scale, false));
     set_grids(&mut bare, local, PadValue::Zero)?;

@@ -227,7 +227,9 @@ pub(super) fn set_grids(
     local: (Option<u64>, Option<u64>),
     fill: PadValue,
 ) -> Result<(), PlanError> {
-    let Some(format_grid) = plan.weight.scale() else { return Ok(()) };
+    let Some(format_grid) = plan.weight.scale() else {
+        return Ok(());
+    };
     let d = plan.dims;
     let wide = plan.width_padded.max(plan.width);
     let first = Extents {

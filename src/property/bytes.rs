@@ -1,0 +1,321 @@
+//! Claims about packed bytes.
+
+use super::trial::{Trial, fact, is_padded};
+use super::{Vacuous, Verdict};
+use crate::audit::audit;
+use crate::case::Case;
+use crate::layout::{PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
+use crate::mutant::{Mutant, Stage};
+use crate::plan::{Plan, Role};
+use crate::tensor::Tensor;
+
+type Outcome = Result<Verdict, Verdict>;
+
+fn settle(outcome: Outcome) -> Verdict {
+    outcome.unwrap_or_else(|verdict| verdict)
+}
+
+fn broken(e: impl std::fmt::Display) -> Verdict {
+    Verdict::Broken(e.to_string())
+}
+
+/// pad-is-inert: every byte is a logical element in its place, or padding that decodes to zero
+/// under a finite scale; the input's tails are zero.
+pub(super) fn pad_is_inert(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    const NAME: &str = "pad-is-inert";
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let packed = trial.pack(&plan, &logical)?;
+        let found = audit(&plan, &logical, &packed).map_err(broken)?;
+        if !found.clean() {
+            let lines: Vec<String> = found.first.iter().map(ToString::to_string).collect();
+            let place = lines.first().cloned().unwrap_or_default();
+            let actual = format!(
+                "{} of {} elements differ",
+                found.differing,
+                found.elements + found.pads
+            );
+            return Ok(fact(
+                NAME,
+                case,
+                place,
+                "logical elements and inert padding".to_owned(),
+                actual,
+                lines,
+            ));
+        }
+        if let Some((at, value)) = dirty_input(&plan, &packed) {
+            return Ok(fact(
+                NAME,
+                case,
+                format!("x[{at}]"),
+                "0".to_owned(),
+                value.to_string(),
+                Vec::new(),
+            ));
+        }
+        trial.done(packed);
+        Ok(if is_padded(&plan) {
+            Verdict::Pass
+        } else {
+            Verdict::Vacuous(Vacuous::NothingPadded)
+        })
+    };
+    settle(run(trial))
+}
+
+/// The first pad of the input that is not zero.
+fn dirty_input(plan: &Plan, packed: &PackedInputs) -> Option<(usize, f32)> {
+    let (t, h, hp) = (
+        plan.dims.t as usize,
+        plan.dims.h as usize,
+        plan.hidden_padded as usize,
+    );
+    let values = packed.x.f32s();
+    (0..values.len())
+        .find(|&n| (n / hp >= t || n % hp >= h) && values[n] != 0.0)
+        .map(|n| (n, values[n]))
+}
+
+/// pack-round-trip: unpacking every rank restores every logical element, bit by bit.
+pub(super) fn pack_round_trip(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let packed = trial.pack(&plan, &logical)?;
+        for role in roles(&plan) {
+            let Some(wanted) = logical_of(&logical, role) else {
+                continue;
+            };
+            let mut back = Tensor::zeroed(wanted.name(), wanted.shape(), wanted.bits());
+            // What no rank restores stays loud.
+            back.bytes_mut().fill(0xa5);
+            for (n, rank) in packed.ranks.iter().enumerate() {
+                // w2's bias lives on the first rank of each group; the others hold zeros.
+                let shards = plan.parallel.tp / plan.parallel.ep;
+                if role == Role::W2Bias && n as u64 % shards != 0 {
+                    continue;
+                }
+                let Some(tensor) = rank.get(role) else {
+                    continue;
+                };
+                unpack(&map(&plan, role, n).map_err(broken)?, tensor, &mut back);
+            }
+            if let Some(at) =
+                (0..back.bytes().len()).find(|&b| back.bytes()[b] != wanted.bytes()[b])
+            {
+                let byte = |t: &Tensor| format!("{:#04x}", t.bytes()[at]);
+                return Ok(fact(
+                    "pack-round-trip",
+                    case,
+                    format!("{} byte {at}", role.name()),
+                    byte(wanted),
+                    byte(&back),
+                    Vec::new(),
+                ));
+            }
+        }
+        trial.done(packed);
+        Ok(Verdict::Pass)
+    };
+    settle(run(trial))
+}
+
+/// reload-idempotent: a second load into the same buffers, dirty ones included, gives the bytes
+/// of the first.
+pub(super) fn reload_idempotent(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let first = trial.pack_true(&plan, &logical)?;
+        let mut second = first.clone();
+        for rank in &mut second.ranks {
+            for role in Role::ALL {
+                if let Some(t) = rank.get_mut(role) {
+                    t.bytes_mut().fill(0xa5);
+                }
+            }
+        }
+        second.x.bytes_mut().fill(0xa5);
+        match trial.mutant {
+            Some(Mutant {
+                stage: Stage::Reload(reload),
+                ..
+            }) => {
+                let planted = reload(&plan, &logical, &mut second).map_err(broken)?;
+                if !planted {
+                    pack_layer_into(&plan, &logical, &mut second).map_err(broken)?;
+                }
+                trial.planted |= planted;
+            }
+            _ => pack_layer_into(&plan, &logical, &mut second).map_err(broken)?,
+        }
+        for (n, (a, b)) in first.ranks.iter().zip(&second.ranks).enumerate() {
+            for (role, t) in a.iter() {
+                let same = b.get(role).is_some_and(|other| other.bytes() == t.bytes());
+                if !same {
+                    let place = format!("{} of rank {n}", role.name());
+                    return Ok(fact(
+                        "reload-idempotent",
+                        case,
+                        place,
+                        "the bytes of the first load".to_owned(),
+                        "others".to_owned(),
+                        Vec::new(),
+                    ));
+                }
+            }
+        }
+        trial.done(first);
+        trial.done(second);
+        Ok(Verdict::Pass)
+    };
+    settle(run(trial))
+}
+
+/// scale-grid: every weight element, in its place on its rank, finds the scale that the
+/// checkpoint gives it.
+pub(super) fn scale_grid(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        if plan.weight.scale().is_none() {
+            return Ok(Verdict::Vacuous(Vacuous::NoScales));
+        }
+        let logical = trial.fill(case)?;
+        let packed = trial.pack(&plan, &logical)?;
+        for (weights, scales) in [(Role::W13, Role::W13Scale), (Role::W2, Role::W2Scale)] {
+            if let Some(verdict) = check_grid(
+                case,
+                &plan,
+                &packed,
+                &logical_of(&logical, scales).cloned(),
+                weights,
+                scales,
+            )? {
+                return Ok(verdict);
+            }
+        }
+        trial.done(packed);
+        Ok(Verdict::Pass)
+    };
+    settle(run(trial))
+}
+
+/// One weight tensor against its scales, by the plan's block sizes alone: the scale map says only
+/// where a grid position is stored.
+fn check_grid(
+    case: &Case,
+    plan: &Plan,
+    packed: &PackedInputs,
+    wanted: &Option<Tensor>,
+    weights: Role,
+    scales: Role,
+) -> Result<Option<Verdict>, Verdict> {
+    let s = if weights == Role::W13 {
+        plan.w13_scale
+    } else {
+        plan.w2_scale
+    };
+    let (Some(s), Some(wanted)) = (s, wanted) else {
+        return Ok(None);
+    };
+    let halves = if weights == Role::W13 {
+        plan.dims.halves as usize
+    } else {
+        1
+    };
+    let [_, wr, wc] = [wanted.shape()[0], wanted.shape()[1], wanted.shape()[2]];
+    let unit = wanted.bits() / 8;
+    let code = |t: &Tensor, at: usize| t.bytes()[at * unit..(at + 1) * unit].to_vec();
+    // Logical rows per half, and scale rows per half in the checkpoint.
+    let rows_half = if weights == Role::W13 {
+        plan.dims.i as usize
+    } else {
+        plan.dims.h as usize
+    };
+    for (n, rank) in packed.ranks.iter().enumerate() {
+        let (wmap, smap) = (
+            map(plan, weights, n).map_err(broken)?,
+            map(plan, scales, n).map_err(broken)?,
+        );
+        let Some(tensor) = rank.get(scales) else {
+            continue;
+        };
+        let [experts, rows, cols] = wmap.shape();
+        let step = if s.col_block == 0 {
+            cols.max(1)
+        } else {
+            s.col_block as usize
+        };
+        for e in 0..experts {
+            for r in 0..rows {
+                for c in (0..cols).step_by(step) {
+                    let Some((le, lr, lc)) = wmap.logical(e, r, c) else {
+                        continue;
+                    };
+                    let (half, lrow) = (lr / rows_half, lr % rows_half);
+                    let local_row = match s.row_block {
+                        0 => half,
+                        // One scale per row: it stands where the row stands.
+                        1 => r,
+                        b => {
+                            half_base(plan, half, halves, s.rows_padded as usize)
+                                + local_in_half(plan, n, weights, lrow) / b as usize
+                        }
+                    };
+                    let local_col = if s.col_block == 0 { 0 } else { c / step };
+                    let source_row = half * (wr / halves)
+                        + if s.row_block_source == 0 {
+                            0
+                        } else {
+                            lrow / s.row_block_source as usize
+                        };
+                    let source_col = if s.col_block_source == 0 {
+                        0
+                    } else {
+                        lc / s.col_block_source as usize
+                    };
+                    let at = smap.grid.index(e, local_row, local_col);
+                    let actual = code(tensor, at);
+                    let want = code(wanted, (le * wr + source_row) * wc + source_col);
+                    if actual != want {
+                        let place = format!(
+                            "{} of rank {n} [{e},{local_row},{local_col}] (for {} [{le},{lr},{lc}])",
+                            scales.name(),
+                            weights.name()
+                        );
+                        return Ok(Some(fact(
+                            "scale-grid",
+                            case,
+                            place,
+                            format!("{want:02x?}"),
+                            format!("{actual:02x?}"),
+                            Vec::new(),
+                        )));
+                    }
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// First scale row of a half on a rank, in the order in which the halves are stored.
+fn half_base(plan: &Plan, half: usize, halves: usize, rows_padded: usize) -> usize {
+    let second = (half == 1) != plan.order.up_first();
+    if halves == 2 && second {
+        rows_padded / 2
+    } else {
+        0
+    }
+}
+
+/// Channel of a logical row within its rank's half.
+fn local_in_half(plan: &Plan, rank: usize, weights: Role, lrow: usize) -> usize {
+    if weights == Role::W13 {
+        lrow - plan.ranks[rank].start as usize
+    } else {
+        lrow
+    }
+}

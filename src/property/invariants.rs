@@ -1,0 +1,168 @@
+//! The invariants of facts/upstream-padding.md 3.1 that integers can show.
+
+use crate::plan::{Effect, Fit, Plan, ScalePlan};
+use crate::rule::{Condition, Rule, Verdict};
+use crate::terms::{Extent, Place};
+
+/// What a plan under `rule` breaks without saying so; empty when all is well.
+pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut claim = |holds: bool, fault: String| {
+        if !holds {
+            faults.push(fault);
+        }
+    };
+    let d = plan.dims;
+    let wrong = plan.fit == Fit::Wrong;
+    // V-2, V-8: rows of w13 are whole halves of w2's width.
+    let consistent = plan.w13_rows == d.halves.saturating_mul(plan.width_padded);
+    claim(
+        consistent || wrong,
+        format!(
+            "w13 has {} rows, w2 is {} wide",
+            plan.w13_rows, plan.width_padded
+        ),
+    );
+    let tail = plan.place == Place::Tail && d.halves == 2 && plan.order.interleave() == 0;
+    claim(
+        !tail || wrong || plan.width == plan.width_padded,
+        "gated halves share one tail".to_owned(),
+    );
+    // V-15: nothing real is cut off.
+    let holds = plan.ranks.iter().all(|r| r.len <= plan.width_padded);
+    claim(
+        holds || wrong,
+        format!("a rank holds more than {} channels", plan.width_padded),
+    );
+    claim(
+        plan.hidden_padded >= d.h,
+        format!("hidden {} is cut to {}", d.h, plan.hidden_padded),
+    );
+    // V-6, V-7: scale grids.
+    let formats = plan.weight.scale();
+    claim(
+        formats.is_some() == plan.w13_scale.is_some(),
+        "scales are planned for unscaled weights".to_owned(),
+    );
+    if let (Some(f), Some(s13), Some(s2)) = (formats, plan.w13_scale, plan.w2_scale) {
+        let wide = plan.width_padded.max(plan.width);
+        let rows = blocks(f.rows, s13.row_block, wide);
+        claim(
+            s13.rows_padded == d.halves * rows,
+            format!(
+                "w13 has {} scale rows, not {} per half",
+                s13.rows_padded, rows
+            ),
+        );
+        let cols = blocks(f.cols, s2.col_block, wide);
+        claim(
+            s2.cols_padded == cols,
+            format!("w2 has {} scale columns, not {cols}", s2.cols_padded),
+        );
+        for (name, s, extent) in [
+            ("w13 scale rows", s13, f.rows),
+            ("w2 scale columns", s2, f.cols),
+        ] {
+            grid_starts(name, plan, &s, extent, &mut claim);
+        }
+        for (name, s) in [("w13", s13), ("w2", s2)] {
+            claim(
+                s.rows_stored >= s.rows_padded && s.cols_stored >= s.cols_padded,
+                format!("{name}'s scale storage is smaller than its grid"),
+            );
+        }
+    }
+    // V-17: what the rule refuses is refused.
+    for refusal in rule.refuse.iter().filter(|r| r.verdict == Verdict::Refused) {
+        let refused = plan.fit >= Fit::Refused;
+        claim(
+            refused || !applies(&refusal.when, plan),
+            format!("refused by the rule, planned as {}", plan.fit.name()),
+        );
+    }
+    claim(
+        plan.violations
+            .iter()
+            .all(|v| v.effect <= Effect::Note || plan.fit > Fit::Padded),
+        "a violation has no effect on the verdict".to_owned(),
+    );
+    let divides = d.i % (plan.parallel.tp / plan.parallel.ep) == 0;
+    let needs = matches!(
+        plan.split,
+        crate::terms::Split::Floor | crate::terms::Split::Error | crate::terms::Split::RankChunk
+    );
+    claim(
+        divides || !needs || plan.fit >= Fit::Refused,
+        format!(
+            "{} does not divide, and is planned as {}",
+            d.i,
+            plan.fit.name()
+        ),
+    );
+    let shared = d.e % plan.parallel.ep == 0 || plan.layer != crate::terms::LayerKind::Routed;
+    claim(
+        shared || plan.fit >= Fit::Refused,
+        format!(
+            "{} experts over ep={} planned as {}",
+            d.e,
+            plan.parallel.ep,
+            plan.fit.name()
+        ),
+    );
+    faults
+}
+
+fn blocks(extent: Extent, block: u64, len: u64) -> u64 {
+    match extent {
+        Extent::All => 1,
+        Extent::Block(_) => len.div_ceil(block.max(1)),
+    }
+}
+
+/// V-6: no local block reaches over a block boundary of the checkpoint, or the verdict says so.
+fn grid_starts(
+    name: &str,
+    plan: &Plan,
+    s: &ScalePlan,
+    extent: Extent,
+    claim: &mut impl FnMut(bool, String),
+) {
+    let Extent::Block(source) = extent else {
+        return;
+    };
+    if source == 1 {
+        return;
+    }
+    let local = if name.starts_with("w13") {
+        s.row_block
+    } else {
+        s.col_block
+    };
+    claim(
+        local > 0 && source % local == 0,
+        format!("{name}: blocks of {local} do not tile blocks of {source}"),
+    );
+    let straddles = plan.ranks.iter().any(|r| {
+        let in_block = r.start % source;
+        r.len > 0 && r.start % local.max(1) != 0 && in_block + r.len > source
+    });
+    claim(
+        !straddles || plan.fit >= Fit::Unrepresentable,
+        format!(
+            "{name}: a rank starts inside a block and the plan is {}",
+            plan.fit.name()
+        ),
+    );
+}
+
+/// The rule's own condition, evaluated on the plan.
+fn applies(when: &Condition, plan: &Plan) -> bool {
+    when.gated.is_none_or(|g| g == (plan.dims.halves == 2))
+        && (when.activations.is_empty() || when.activations.contains(&plan.activation))
+        && (when.formats.is_empty() || when.formats.contains(&plan.weight))
+        && when.width_max.is_none_or(|m| plan.width <= m)
+        && when.width_not_multiple.is_none_or(|m| plan.width % m != 0)
+        && when
+            .hidden_not_multiple
+            .is_none_or(|m| plan.dims.h % m != 0)
+}

@@ -1,0 +1,98 @@
+//! Which property catches which mutant.
+
+use super::list::{ALL, Property};
+use super::{Trial, Verdict};
+use crate::case::Case;
+use crate::mutant::{self, Mutant};
+use crate::subject::Subject;
+
+/// One cell: how many cases on which the mutant was planted it took until it was caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cell {
+    /// Caught by this case, counting from 1 those that the mutant applied to.
+    Caught(u64),
+    /// Planted this often and never seen.
+    Missed(u64),
+}
+
+/// One mutant's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The mutant's name.
+    pub mutant: &'static str,
+    /// One cell per property of [`ALL`](super::ALL).
+    pub cells: Vec<Cell>,
+    /// Properties that claim to catch it and did not.
+    pub unmet: Vec<&'static str>,
+}
+
+/// Tries one mutant against every property over `cases`; a property that claims the mutant sees
+/// all of them, the others stop after `others` planted cases.
+pub fn row(mutant: &'static Mutant, cases: &[Case], others: u64, subject: &mut dyn Subject) -> Row {
+    let mut cells = Vec::with_capacity(ALL.len());
+    let mut unmet = Vec::new();
+    for property in ALL {
+        let claims = mutant.caught_by.contains(&property.name);
+        let cell = cell(
+            mutant,
+            property,
+            cases,
+            if claims { u64::MAX } else { others },
+            subject,
+        );
+        if claims && matches!(cell, Cell::Missed(_)) {
+            unmet.push(property.name);
+        }
+        cells.push(cell);
+    }
+    Row {
+        mutant: mutant.name,
+        cells,
+        unmet,
+    }
+}
+
+fn cell(
+    mutant: &'static Mutant,
+    property: &Property,
+    cases: &[Case],
+    most: u64,
+    subject: &mut dyn Subject,
+) -> Cell {
+    let mut planted = 0;
+    for case in cases {
+        let mut trial = Trial::mutated(subject, mutant);
+        let verdict = (property.check)(case, &mut trial);
+        if !trial.planted {
+            continue;
+        }
+        planted += 1;
+        // A mutant that makes the harness itself stumble was noticed, but not by the claim.
+        if matches!(verdict, Verdict::Fail(_)) {
+            return Cell::Caught(planted);
+        }
+        if planted >= most {
+            break;
+        }
+    }
+    Cell::Missed(planted)
+}
+
+/// Properties that no row caught anything with.
+pub fn idle(rows: &[Row]) -> Vec<&'static str> {
+    (0..ALL.len())
+        .filter(|&n| rows.iter().all(|r| matches!(r.cells[n], Cell::Missed(_))))
+        .map(|n| ALL[n].name)
+        .collect()
+}
+
+/// Names in `caught_by` lists that are no property: always empty, as a test holds.
+pub fn unknown_claims() -> Vec<&'static str> {
+    let known = |name: &&'static str| ALL.iter().any(|p| p.name == *name);
+    mutant::ALL
+        .iter()
+        .flat_map(|m| m.caught_by)
+        .copied()
+        .filter(|n| !known(n))
+        .collect()
+}

@@ -1,0 +1,480 @@
+//! Claims about a subject's outputs.
+
+use super::trial::{Trial, is_padded, proved};
+use super::{Tier, Vacuous, Verdict};
+use crate::case::{Case, Scheme};
+use crate::compare::{Bound, compare, compare_outputs};
+use crate::layout::{PackedInputs, Pads, map, set_pads};
+use crate::num::Dtype;
+use crate::plan::{Plan, Role, plan as plan_case, unpadded};
+use crate::reference::{Reference, reference};
+use crate::tensor::{Logical, Output, RouterInput, Tensor};
+use crate::terms::{ActQuant, Split};
+
+type Outcome = Result<Verdict, Verdict>;
+
+/// Either arm is the verdict.
+fn settle(outcome: Outcome) -> Verdict {
+    outcome.unwrap_or_else(|verdict| verdict)
+}
+
+fn truth(case: &Case, logical: &Logical) -> Result<Reference, Verdict> {
+    reference(case, logical).map_err(|e| Verdict::Broken(e.to_string()))
+}
+
+/// Compares an output with the reference, by equal bits where it is exact, else by its bound;
+/// tokens whose choice of experts hangs on rounding allow any finite value.
+fn against(truth: &Reference, output: &Output) -> (Tier, crate::compare::Comparison) {
+    if truth.exact {
+        let bound = Bound::EqualBits {
+            why: Tier::Exact.name().into(),
+        };
+        return (Tier::Exact, compare(&truth.values, output, &bound));
+    }
+    let mut limits = truth.bound.clone();
+    for token in 0..output.tokens {
+        if truth.ambiguous(token) {
+            limits[token * output.hidden..(token + 1) * output.hidden].fill(f64::MAX);
+        }
+    }
+    let bound = Bound::Derived {
+        limits: &limits,
+        derivation: Reference::DERIVATION.into(),
+    };
+    (Tier::Derived, compare(&truth.values, output, &bound))
+}
+
+fn same_bits(wanted: &Output, actual: &Output) -> crate::compare::Comparison {
+    compare_outputs(
+        wanted,
+        actual,
+        &Bound::EqualBits {
+            why: Tier::SameOrder.name().into(),
+        },
+    )
+}
+
+/// Whether the subject adds in an order that padding from `n` to `padded` leaves alone.
+fn stable(trial: &Trial<'_>, n: u64, padded: u64) -> bool {
+    let (Ok(n), Ok(padded)) = (usize::try_from(n), usize::try_from(padded)) else {
+        return false;
+    };
+    // The tree of a long sum is not worth building: lanes and blocks repeat.
+    trial
+        .subject
+        .schedule()
+        .is_some_and(|s| n == padded || n > 1 << 12 || s.pad_stable(n, padded))
+}
+
+/// pad-identity: the padded, sharded, packed layer gives the reference's outputs, and the bits
+/// of the same subject on the same shards unpadded.
+pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    const NAME: &str = "pad-identity";
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        let output = trial.run(&plan, &mut packed)?;
+        trial.done(packed);
+        let truth = truth(case, &logical)?;
+        let (tier, found) = against(&truth, &output);
+        if !found.agree {
+            return Ok(trial.fail(NAME, case, &plan, tier, Reference::DERIVATION, &found));
+        }
+        if found.all_nan() {
+            return Ok(Verdict::Vacuous(Vacuous::AllNan));
+        }
+        let padded = is_padded(&plan);
+        if tier != Tier::Exact && padded && stable(trial, plan.width, plan.width_padded) {
+            let bare = unpadded(&plan).map_err(|e| Verdict::Broken(e.to_string()))?;
+            let packed = trial.pack_true(&bare, &logical)?;
+            let wanted = trial.run_true(&bare, &packed)?;
+            trial.done(packed);
+            let found = same_bits(&wanted, &output);
+            if !found.agree {
+                return Ok(trial.fail(NAME, case, &plan, Tier::SameOrder, "", &found));
+            }
+        }
+        if !padded {
+            return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
+        }
+        Ok(proved(&output))
+    };
+    settle(run(trial))
+}
+
+/// tp-sum: the ranks' partial outputs add up to the layer on one rank.
+pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        if case.tp == 1 {
+            return Ok(Verdict::Vacuous(Vacuous::OneRank));
+        }
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        let output = trial.run(&plan, &mut packed)?;
+        trial.done(packed);
+        let truth = truth(case, &logical)?;
+        let (tier, found) = against(&truth, &output);
+        if !found.agree {
+            return Ok(trial.fail("tp-sum", case, &plan, tier, Reference::DERIVATION, &found));
+        }
+        Ok(proved(&output))
+    };
+    settle(run(trial))
+}
+
+/// tp-pad-commute: padding before the split and after it gives the same outputs.
+pub(super) fn tp_pad_commute(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        if case.tp == 1 {
+            return Ok(Verdict::Vacuous(Vacuous::OneRank));
+        }
+        let Scheme::Spelled(spec) = &case.scheme else {
+            return Err(Verdict::Skip(crate::subject::SkipReason::Unsupported(
+                "a rule fixes the order of padding and splitting".to_owned(),
+            )));
+        };
+        let with = |split| Case {
+            scheme: Scheme::Spelled(crate::case::PadSpec { split, ..*spec }),
+            ..case.clone()
+        };
+        let (before, after) = (with(Split::Prepad), with(Split::CeilBlock));
+        let logical = trial.fill(case)?;
+        let first = trial.plan(&before)?;
+        let mut packed = trial.pack(&first, &logical)?;
+        let actual = trial.run(&first, &mut packed)?;
+        trial.done(packed);
+        let second = trial.plan(&after)?;
+        let packed = trial.pack_true(&second, &logical)?;
+        let wanted = trial.run_true(&second, &packed)?;
+        trial.done(packed);
+        let truth = truth(case, &logical)?;
+        let (tier, found) = if truth.exact {
+            (Tier::Exact, same_bits(&wanted, &actual))
+        } else {
+            against(&truth, &actual)
+        };
+        if !found.agree {
+            let why = "both orders lie within the reference's bound";
+            return Ok(trial.fail("tp-pad-commute", case, &first, tier, why, &found));
+        }
+        Ok(proved(&actual))
+    };
+    settle(run(trial))
+}
+
+/// hidden-pad: padding the hidden axis changes no bit of the output.
+pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        if plan.hidden_padded == plan.dims.h {
+            return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
+        }
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        let output = trial.run(&plan, &mut packed)?;
+        trial.done(packed);
+        let bare = unpadded(&plan).map_err(|e| Verdict::Broken(e.to_string()))?;
+        if bare.hidden_padded == plan.hidden_padded {
+            return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
+        }
+        let packed = trial.pack_true(&bare, &logical)?;
+        let wanted = trial.run_true(&bare, &packed)?;
+        trial.done(packed);
+        let found = same_bits(&wanted, &output);
+        if !found.agree {
+            return Ok(trial.fail("hidden-pad", case, &plan, Tier::SameOrder, "", &found));
+        }
+        Ok(proved(&output))
+    };
+    settle(run(trial))
+}
+
+/// token-pad: a row's bits depend neither on its batch nor on pad rows.
+pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        if case.t == 0 {
+            return Ok(Verdict::Vacuous(Vacuous::NoTokens));
+        }
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        poison_token_rows(&plan, &mut packed);
+        let output = trial.run(&plan, &mut packed)?;
+        trial.done(packed);
+        if case.t == 1 && plan.tokens_padded == 1 {
+            return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
+        }
+        // The last token alone: first and middle rows share its path in every kernel known.
+        let token = output.tokens - 1;
+        let alone_case = Case {
+            t: 1,
+            ..case.clone()
+        };
+        let alone_plan = {
+            let mut p = plan_case(&alone_case).map_err(|e| Verdict::Broken(e.to_string()))?;
+            p.numerics = plan.numerics;
+            p
+        };
+        let alone = only_token(case, &logical, token);
+        let packed = trial.pack_true(&alone_plan, &alone)?;
+        let single = trial.run_true(&alone_plan, &packed)?;
+        trial.done(packed);
+        let h = output.hidden;
+        let row = Output {
+            tokens: 1,
+            hidden: h,
+            values: output.values[token * h..(token + 1) * h].to_vec(),
+            ids: Vec::new(),
+            weights: Vec::new(),
+        };
+        let found = same_bits(&single, &row);
+        if !found.agree {
+            return Ok(trial.fail("token-pad", case, &plan, Tier::SameOrder, "", &found));
+        }
+        let real = &output.values;
+        if real.iter().any(|v| v.is_nan()) && !single.values.iter().any(|v| v.is_nan()) {
+            let wanted = Output {
+                values: vec![0.0; real.len()],
+                ..output.clone()
+            };
+            let found = same_bits(&wanted, &output);
+            return Ok(trial.fail("token-pad", case, &plan, Tier::SameOrder, "", &found));
+        }
+        Ok(proved(&output))
+    };
+    settle(run(trial))
+}
+
+/// NaN in every pad row of the input: nothing may reduce them into a token.
+fn poison_token_rows(plan: &Plan, packed: &mut PackedInputs) {
+    let (t, hp) = (plan.dims.t as usize, plan.hidden_padded as usize);
+    packed.x.f32s_mut()[t * hp..].fill(f32::NAN);
+}
+
+/// The logical tensors with one token only.
+fn only_token(case: &Case, logical: &Logical, token: usize) -> Logical {
+    let (h, e, k) = (case.h as usize, case.e as usize, case.k as usize);
+    let x = &logical.x.f32s()[token * h..(token + 1) * h];
+    let router = match &logical.router {
+        RouterInput::Given { ids, weights } => RouterInput::Given {
+            ids: ids[token * k..(token + 1) * k].to_vec(),
+            weights: weights[token * k..(token + 1) * k].to_vec(),
+        },
+        RouterInput::Logits { logits, bias } => RouterInput::Logits {
+            logits: logits[token * e..(token + 1) * e].to_vec(),
+            bias: bias.clone(),
+        },
+    };
+    Logical {
+        x: Tensor::from_f32("x", &[1, h], x),
+        router,
+        ..logical.clone()
+    }
+}
+
+/// route-unchanged: padding changes neither the experts chosen nor their weights.
+pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        if case.t == 0 {
+            return Ok(Verdict::Vacuous(Vacuous::NoTokens));
+        }
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        let output = trial.run(&plan, &mut packed)?;
+        trial.done(packed);
+        let truth = truth(case, &logical)?;
+        let k = case.k as usize;
+        for token in (0..output.tokens).filter(|&t| !truth.ambiguous(t)) {
+            let at = token * k..(token + 1) * k;
+            let (wanted, actual) = (&truth.ids[at.clone()], &output.ids[at.clone()]);
+            if wanted != actual {
+                return Ok(super::trial::fact(
+                    "route-unchanged",
+                    case,
+                    format!("experts of token {token}"),
+                    format!("{wanted:?}"),
+                    format!("{actual:?}"),
+                    Vec::new(),
+                ));
+            }
+            for slot in at {
+                let (wanted, actual) = (truth.weights[slot], f64::from(output.weights[slot]));
+                // f32 routing: e + k sums, exp and division, each a few u = 2^-24 (relative).
+                let limit = (case.e as f64 + 64.0) * 2f64.powi(-24) * wanted.abs() + 1e-37;
+                if (wanted - actual).abs() > limit {
+                    return Ok(super::trial::fact(
+                        "route-unchanged",
+                        case,
+                        format!("weight {slot} of token {token}"),
+                        format!("{wanted}"),
+                        format!("{actual}"),
+                        Vec::new(),
+                    ));
+                }
+            }
+        }
+        Ok(Verdict::Pass)
+    };
+    settle(run(trial))
+}
+
+/// guard-intact: nothing outside the buffers is written, and the output has its shape.
+pub(super) fn guard_intact(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        let output = trial.run(&plan, &mut packed)?;
+        if !packed.guards_intact() {
+            let wanted = "untouched".to_owned();
+            return Ok(super::trial::fact(
+                "guard-intact",
+                case,
+                "guards of the inputs".to_owned(),
+                wanted,
+                "overwritten".to_owned(),
+                Vec::new(),
+            ));
+        }
+        trial.done(packed);
+        let wanted = (case.t as usize, case.h as usize);
+        let actual = (output.tokens, output.hidden);
+        if wanted != actual || output.values.len() != wanted.0 * wanted.1 {
+            return Ok(super::trial::fact(
+                "guard-intact",
+                case,
+                "shape of the output".to_owned(),
+                format!("{wanted:?}"),
+                format!("{actual:?}"),
+                Vec::new(),
+            ));
+        }
+        Ok(Verdict::Pass)
+    };
+    settle(run(trial))
+}
+
+/// A finite code far from zero, and the largest one that keeps products finite.
+fn loud(dtype: Dtype) -> u32 {
+    match dtype {
+        Dtype::F32 => 96.0f32.to_bits(),
+        Dtype::F16 => 0x5600,
+        Dtype::Bf16 => 0x42c0,
+        Dtype::E4m3 | Dtype::E4m3Fnuz => 0x68,
+        Dtype::E5m2 => 0x54,
+        Dtype::E2m1 => 7,
+        Dtype::E8m0 => 0x82,
+        Dtype::Int4 => 15,
+        Dtype::Int8 => 100,
+    }
+}
+
+/// poison-isolated: each padded tail may hold any finite value by itself, and storage that is
+/// never multiplied may hold NaN, without changing a bit of the output: so its partner tail is
+/// really zero.
+pub(super) fn poison_isolated(case: &Case, trial: &mut Trial<'_>) -> Verdict {
+    let run = |trial: &mut Trial<'_>| -> Outcome {
+        let plan = trial.plan(case)?;
+        if !is_padded(&plan) {
+            return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
+        }
+        let logical = trial.fill(case)?;
+        let mut packed = trial.pack(&plan, &logical)?;
+        let clean = trial.run(&plan, &mut packed)?;
+        for tail in tails(&plan) {
+            let mut poisoned = packed.clone();
+            for &role in tail.roles {
+                poison(&plan, &mut poisoned, role, tail.pads);
+            }
+            if tail.input {
+                let (h, hp) = (plan.dims.h as usize, plan.hidden_padded as usize);
+                for row in poisoned.x.f32s_mut().chunks_exact_mut(hp.max(1)) {
+                    row[h..].fill(96.0);
+                }
+            }
+            let output = trial.run(&plan, &mut poisoned)?;
+            let found = same_bits(&clean, &output);
+            if !found.agree {
+                let why = format!("poison in {}", tail.name);
+                let Verdict::Fail(mut finding) = trial.fail(
+                    "poison-isolated",
+                    case,
+                    &plan,
+                    Tier::SameOrder,
+                    &why,
+                    &found,
+                ) else {
+                    return Err(Verdict::Broken("a failure is a finding".to_owned()));
+                };
+                finding.note = Some(why);
+                return Ok(Verdict::Fail(finding));
+            }
+        }
+        trial.done(packed);
+        Ok(proved(&clean))
+    };
+    settle(run(trial))
+}
+
+struct Tail {
+    name: &'static str,
+    roles: &'static [Role],
+    pads: Pads,
+    input: bool,
+}
+
+/// The tails that may be poisoned one at a time; the last is all storage at once.
+fn tails(plan: &Plan) -> Vec<Tail> {
+    let tail = |name, roles, pads, input| Tail {
+        name,
+        roles,
+        pads,
+        input,
+    };
+    let mut all = vec![
+        tail(
+            "w13's scale padding",
+            &[Role::W13Scale][..],
+            Pads::Logical,
+            false,
+        ),
+        tail("w2's scale padding", &[Role::W2Scale], Pads::Logical, false),
+        tail(
+            "scale storage",
+            &[Role::W13Scale, Role::W2Scale],
+            Pads::Storage,
+            false,
+        ),
+    ];
+    // A dirty intermediate enters the amax of its group, and a dirty input that of its token.
+    if plan.numerics.qh == ActQuant::None || plan.numerics.qh == ActQuant::Static {
+        all.push(tail("w13's tails", &[Role::W13], Pads::Logical, false));
+        all.push(tail(
+            "w13 bias's tail",
+            &[Role::W13Bias],
+            Pads::Logical,
+            false,
+        ));
+    }
+    all.push(tail("w2's tails", &[Role::W2], Pads::Logical, false));
+    if plan.numerics.qx == ActQuant::None || plan.numerics.qx == ActQuant::Static {
+        all.push(tail("the input's hidden tail", &[], Pads::Logical, true));
+    }
+    all
+}
+
+fn poison(plan: &Plan, packed: &mut PackedInputs, role: Role, pads: Pads) {
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else {
+            continue;
+        };
+        let code = match pads {
+            Pads::Storage => map.dtype.nan_code().unwrap_or_else(|| loud(map.dtype)),
+            _ => loud(map.dtype),
+        };
+        set_pads(&map, tensor, pads, code);
+    }
+}

@@ -1,0 +1,267 @@
+//! One attempt: a subject, perhaps a mutant, and memory that is used again.
+
+use super::{Finding, Tier, Vacuous, Verdict};
+use crate::case::Case;
+use crate::compare::{Comparison, Difference};
+use crate::fill::{FillError, fill};
+use crate::layout::{PackedInputs, pack_layer, pack_layer_reusing};
+use crate::mutant::{Mutant, Stage};
+use crate::plan::{Fit, Plan, plan};
+use crate::subject::{SkipReason, Subject, SubjectError};
+use crate::tensor::{Logical, Output};
+
+/// What a property works with: the subject under test, and a mutant to be planted.
+pub struct Trial<'a> {
+    /// The subject.
+    pub subject: &'a mut dyn Subject,
+    /// The mutant, if one is planted.
+    pub mutant: Option<&'static Mutant>,
+    /// Whether the planted mutant changed anything so far.
+    pub planted: bool,
+    spare: Vec<PackedInputs>,
+}
+
+impl<'a> Trial<'a> {
+    /// A trial of `subject` as it is.
+    pub fn new(subject: &'a mut dyn Subject) -> Self {
+        Trial {
+            subject,
+            mutant: None,
+            planted: false,
+            spare: Vec::new(),
+        }
+    }
+
+    /// The same with `mutant` planted.
+    pub fn mutated(subject: &'a mut dyn Subject, mutant: &'static Mutant) -> Self {
+        Trial {
+            mutant: Some(mutant),
+            ..Trial::new(subject)
+        }
+    }
+
+    /// The case's plan; a plan that the rule refuses is a skip.
+    pub(super) fn plan(&mut self, case: &Case) -> Result<Plan, Verdict> {
+        let mut made = plan(case).map_err(|e| Verdict::Broken(e.to_string()))?;
+        runnable(&made)?;
+        self.mutate_plan(&mut made);
+        Ok(made)
+    }
+
+    pub(super) fn mutate_plan(&mut self, plan: &mut Plan) {
+        if let Some(Mutant {
+            stage: Stage::Plan(change),
+            ..
+        }) = self.mutant
+        {
+            self.planted |= change(plan);
+        }
+    }
+
+    /// Logical tensors of the case.
+    pub(super) fn fill(&self, case: &Case) -> Result<Logical, Verdict> {
+        fill(case).map_err(|e| match e {
+            FillError::TooLarge { .. } => Verdict::Skip(SkipReason::Unsupported(e.to_string())),
+            other => Verdict::Broken(other.to_string()),
+        })
+    }
+
+    /// Packs as the plan says, or as the planted mutant does.
+    pub(super) fn pack(&mut self, plan: &Plan, logical: &Logical) -> Result<PackedInputs, Verdict> {
+        let wrong = match self.mutant {
+            Some(Mutant {
+                stage: Stage::Layout(wrong),
+                ..
+            }) => wrong(plan),
+            _ => None,
+        };
+        self.planted |= wrong.is_some();
+        let mut packed = self.pack_true(wrong.as_ref().unwrap_or(plan), logical)?;
+        if let Some(Mutant {
+            stage: Stage::Bytes(change),
+            ..
+        }) = self.mutant
+        {
+            self.planted |= change(plan, &mut packed);
+        }
+        Ok(packed)
+    }
+
+    /// Packs as the plan says, whatever is planted: for the side that is compared with.
+    pub(super) fn pack_true(
+        &mut self,
+        plan: &Plan,
+        logical: &Logical,
+    ) -> Result<PackedInputs, Verdict> {
+        match self.spare.pop() {
+            Some(old) => pack_layer_reusing(plan, logical, old),
+            None => pack_layer(plan, logical),
+        }
+        .map_err(|e| Verdict::Broken(e.to_string()))
+    }
+
+    /// Gives packed memory back for the next case.
+    pub(super) fn done(&mut self, packed: PackedInputs) {
+        self.spare.push(packed);
+    }
+
+    /// Runs the subject, and what the planted mutant makes of its output.
+    pub(super) fn run(
+        &mut self,
+        plan: &Plan,
+        packed: &mut PackedInputs,
+    ) -> Result<Output, Verdict> {
+        let mut output = self.run_true(plan, packed)?;
+        if let Some(Mutant {
+            stage: Stage::Output(change),
+            ..
+        }) = self.mutant
+        {
+            self.planted |= change(plan, packed, &mut output);
+        }
+        Ok(output)
+    }
+
+    /// Runs the subject, whatever is planted.
+    pub(super) fn run_true(
+        &mut self,
+        plan: &Plan,
+        packed: &PackedInputs,
+    ) -> Result<Output, Verdict> {
+        self.subject.supports(plan).map_err(Verdict::Skip)?;
+        self.subject.run(plan, packed).map_err(|e| match e {
+            SubjectError::Skipped(reason) => Verdict::Skip(reason),
+            other => Verdict::Broken(other.to_string()),
+        })
+    }
+
+    /// A failing verdict from a comparison of outputs.
+    pub(super) fn fail(
+        &self,
+        property: &'static str,
+        case: &Case,
+        plan: &Plan,
+        tier: Tier,
+        derivation: &str,
+        found: &Comparison,
+    ) -> Verdict {
+        let first = found.first.first();
+        let total = found.elements.max(found.differing);
+        Verdict::Fail(Box::new(Finding {
+            property,
+            subject: self.subject.name().to_owned(),
+            case: case.to_string(),
+            place: first.map_or("out".to_owned(), |d| format!("out[{},{}]", d.row, d.col)),
+            wanted: first.map_or_else(|| shape_text(found, true), |d| number(d.wanted)),
+            actual: first.map_or_else(|| shape_text(found, false), |d| number(f64::from(d.actual))),
+            bound: match first {
+                Some(d) if tier == Tier::Derived => format!("{} {:e}", tier.name(), d.bound),
+                _ => tier.name().to_owned(),
+            },
+            derivation: derivation.to_owned(),
+            differing: found.differing as u64,
+            total: total as u64,
+            first: found.first.iter().map(line).collect(),
+            note: padding_note(plan),
+        }))
+    }
+}
+
+/// A finding about integers or bytes.
+pub(super) fn fact(
+    property: &'static str,
+    case: &Case,
+    place: String,
+    wanted: String,
+    actual: String,
+    rest: Vec<String>,
+) -> Verdict {
+    Verdict::Fail(Box::new(Finding {
+        property,
+        subject: "-".to_owned(),
+        case: case.to_string(),
+        place,
+        wanted,
+        actual,
+        bound: Tier::Bytes.name().to_owned(),
+        derivation: String::new(),
+        differing: rest.len().max(1) as u64,
+        total: rest.len().max(1) as u64,
+        first: rest.into_iter().take(10).collect(),
+        note: None,
+    }))
+}
+
+/// Refused, unrepresentable and wrong plans are not run.
+pub(super) fn runnable(plan: &Plan) -> Result<(), Verdict> {
+    if plan.fit <= Fit::Unknown {
+        return Ok(());
+    }
+    let why = plan.violations.iter().max_by_key(|v| v.effect);
+    Err(Verdict::Skip(SkipReason::Unsupported(format!(
+        "plan {}: {}",
+        plan.fit.name(),
+        why.map_or("", |v| v.message.as_str())
+    ))))
+}
+
+/// Whether any axis of the plan holds padding.
+pub(super) fn is_padded(plan: &Plan) -> bool {
+    plan.ranks.iter().any(|r| r.len < plan.width_padded)
+        || plan.hidden_padded > plan.dims.h
+        || plan.tokens_padded > plan.dims.t
+}
+
+/// What agreement on `output` proved: nothing when most of it is zero.
+pub(super) fn proved(output: &Output) -> Verdict {
+    if output.values.is_empty() {
+        return Verdict::Vacuous(Vacuous::NoTokens);
+    }
+    let live = output.values.iter().filter(|v| **v != 0.0).count();
+    if live * 4 < output.values.len() {
+        return Verdict::Vacuous(Vacuous::MostlyZero);
+    }
+    Verdict::Pass
+}
+
+fn number(v: f64) -> String {
+    format!("{v} ({:#010x})", (v as f32).to_bits())
+}
+
+fn line(d: &Difference) -> String {
+    format!(
+        "out[{},{}] wanted {}, got {}",
+        d.row,
+        d.col,
+        number(d.wanted),
+        number(f64::from(d.actual))
+    )
+}
+
+fn shape_text(found: &Comparison, wanted: bool) -> String {
+    match found.shapes {
+        Some((w, a)) => {
+            let s = if wanted { w } else { a };
+            format!("shape [{}, {}]", s.tokens, s.hidden)
+        }
+        None => "output".to_owned(),
+    }
+}
+
+fn padding_note(plan: &Plan) -> Option<String> {
+    let first = plan.ranks.first()?;
+    let mut parts = Vec::new();
+    if first.len < plan.width_padded {
+        parts.push(format!(
+            "intermediate {}..{} of rank 0 is padding",
+            first.len, plan.width_padded
+        ));
+    }
+    if plan.dims.h < plan.hidden_padded {
+        parts.push(format!(
+            "hidden {}..{} is padding",
+            plan.dims.h, plan.hidden_padded
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
