@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod case;
+pub mod compare;
 pub mod fill;
 pub mod r#gen;
 pub mod layout;
@@ -9,6 +10,7 @@ pub mod model;
 pub mod num;
 pub mod plan;
 pub mod property;
+pub mod reference;
 pub mod rng;
 pub mod rule;
 pub mod schedule;

@@ -1,0 +1,150 @@
+//! Bounds how far an f32 subject may be from the reference.
+//!
+//! It must not know how the subject orders its sums. Layer 5.
+//!
+//! # Derivation
+//!
+//! u = 2^-24, g(n) = n u / (1 - n u): a product of n factors (1 + d), |d| <= u, differs from 1 by
+//! at most g(n). A sum of n terms in *any* order, with or without fused multiply-add, puts at
+//! most n roundings on a term; adding a zero is exact, so padding does not count. |.| is the
+//! 2-norm, and sum |a b| <= |a| |b| (Cauchy-Schwarz).
+//!
+//! 1. Input. The subject sees x + dx: |dx| from quantising (see `quantise`) and, where the router
+//!    weighs the input, from the weight's own error.
+//! 2. First projection, row r, n1 = h + 8 (h additions; decoding a weight, block and second
+//!    scale, product, bias, and scales applied late take the 8):
+//!    `|y' - y| <= e = g(n1) (|x + dx| |w_r| + |b_r|) + |dx| |w_r|`.
+//! 3. Activation A(g) B(u): A changes by at most dA = L e (`activation::gate_change`) plus its
+//!    evaluation, 32 u times `gate_scale` (libraries evaluate exp, tanh, erf, pow to a few ulp of
+//!    the value, or a few u |argument|, which the factors x s(1-s), x sech^2, x e^-x^2 keep below
+//!    the gate itself); B by dB alike, with slope 1. Together
+//!    `eh = dA (|B| + dB) + |A| dB + 4 u (|A| + dA)(|B| + dB)`.
+//!    Rounding to bf16 adds 2^-8 of the value, quantising as in `quantise`.
+//! 4. Second projection and sums, n2 = i + k + tp + 8 (i and k additions, one for each rank, the
+//!    8 as above with the routing weight), with routing weight v and its error dv:
+//!    `|z' - z| <= |eh| |w_r| + g(n2) (|h + eh| |w_r| + |b_r|)`,
+//!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
+//! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
+//!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
+//! 6. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
+//!    all lengths below 2^29; 2^-20 of the bound covers the bound's own arithmetic.
+
+/// Unit roundoff of f32.
+pub(super) const U: f64 = 1.0 / 16_777_216.0;
+/// Unit roundoff of bf16: eight significant bits.
+pub(super) const U_BF16: f64 = 1.0 / 256.0;
+/// What flushing to zero may cost a term, 2^-117 (step 5).
+pub(super) const FLUSH: f64 = f64::from_bits((1023 - 117) << 52);
+/// Roundings of a term besides its additions (steps 2 and 4).
+const EXTRA: f64 = 8.0;
+/// Relative cost of evaluating an activation in f32, in u (step 3).
+const EVALUATION: f64 = 32.0;
+
+/// g(n) = n u / (1 - n u); infinite where n u reaches 1.
+pub(super) fn gamma(n: f64) -> f64 {
+    if n * U < 1.0 {
+        n * U / (1.0 - n * U)
+    } else {
+        f64::INFINITY
+    }
+}
+
+/// g(n1) for a hidden size.
+pub(super) fn gamma_first(h: usize) -> f64 {
+    gamma(h as f64 + EXTRA)
+}
+
+/// g(n2) for an intermediate size, experts a token and ranks.
+pub(super) fn gamma_second(i: usize, k: usize, tp: u64) -> f64 {
+    gamma(i as f64 + k as f64 + tp as f64 + EXTRA)
+}
+
+/// 2-norm.
+pub(super) fn norm(values: &[f64]) -> f64 {
+    sum_squares(values).sqrt()
+}
+
+/// Sum of squares, in eight lanes so that it vectorises.
+pub(super) fn sum_squares(values: &[f64]) -> f64 {
+    let mut lanes = [0.0; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for (lane, v) in lanes.iter_mut().zip(chunk) {
+            *lane += v * v;
+        }
+    }
+    lanes.iter().sum::<f64>() + rest.iter().map(|v| v * v).sum::<f64>()
+}
+
+/// Step 2 for one token: `e = slope |w_r| + gamma |b_r| + flush`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct First {
+    /// Factor of the row's norm.
+    pub(super) slope: f64,
+    /// Factor of the bias.
+    pub(super) gamma: f64,
+    /// Constant part.
+    pub(super) flush: f64,
+}
+
+impl First {
+    /// From the norms of the token's input and of its error, and the hidden size.
+    pub(super) fn new(x: f64, dx: f64, h: usize) -> First {
+        let gamma = gamma_first(h);
+        let h = h as f64;
+        First {
+            slope: gamma * (x + dx) + dx,
+            gamma,
+            flush: FLUSH * (h + h.sqrt() * x),
+        }
+    }
+
+    /// The bound for a row with this norm and bias.
+    #[inline]
+    pub(super) fn row(&self, norm: f64, bias: f64) -> f64 {
+        self.slope * norm + self.gamma * bias.abs() + self.flush
+    }
+}
+
+/// Step 3: the bound on `a b` from values, bounds on the changes of both, and the magnitude on
+/// which evaluating `a` is relative; `rounded` when `a` is rounded to bf16 first.
+#[inline]
+pub(super) fn product(a: f64, da: f64, scale: f64, b: f64, db: f64, rounded: bool) -> f64 {
+    let mut da = da + EVALUATION * U * (scale + da);
+    if rounded {
+        da += U_BF16 * (a.abs() + da);
+    }
+    let (a, b) = (a.abs(), b.abs());
+    da * (b + db) + a * db + 4.0 * U * (a + da) * (b + db) + FLUSH * (1.0 + a + b)
+}
+
+/// The change of the up factor: slope 1, and its evaluation.
+#[inline]
+pub(super) fn up_change(value: f64, e: f64) -> f64 {
+    e + EVALUATION * U * (value.abs() + e)
+}
+
+/// Step 4 for one token and expert: `slope |w_r| + bias |b_r| + flush`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Second {
+    /// Factor of the row's norm.
+    pub(super) slope: f64,
+    /// Factor of the bias.
+    pub(super) bias: f64,
+    /// Constant part.
+    pub(super) flush: f64,
+}
+
+impl Second {
+    /// From the norms of the intermediate and of its error, the routing weight and its error,
+    /// g(n2) and the intermediate size.
+    pub(super) fn new(h: f64, eh: f64, v: f64, dv: f64, gamma: f64, i: usize) -> Second {
+        let weight = v.abs() + dv;
+        let i = i as f64;
+        Second {
+            slope: weight * (eh + gamma * (h + eh)) + dv * h,
+            bias: weight * gamma + dv,
+            flush: FLUSH * (1.0 + weight) * (i + i.sqrt() * (h + eh)),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The layer itself: route, first projection, activation, second projection, weighted sum.
+//!
+//! It must not see padding, shards or packing. Layer 5.
+
+use super::activation::{gate, gate_change, gate_scale, up};
+use super::bound::{self, First, Second, U, U_BF16, norm};
+use super::error::ReferenceError;
+use super::quantise;
+use super::route::{Routing, route};
+use super::weights::{Expert, Parts, Projection, Sizes, shaped};
+use crate::case::Case;
+use crate::fill;
+use crate::tensor::Logical;
+use crate::terms::{Activation, Bias};
+use ndarray::linalg::general_mat_mul;
+use ndarray::{ArrayView2, ArrayViewMut2};
+
+/// What the layer computes, and how far a subject may be from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    /// Output [t, h].
+    pub values: Vec<f64>,
+    /// Bound on |subject - value| for every f32 subject, [t, h]; derivation in the source of
+    /// `reference::bound`, as text in [`Reference::DERIVATION`].
+    pub bound: Vec<f64>,
+    /// Expert ids [t, k], in the order of choice.
+    pub ids: Vec<u32>,
+    /// Routing weights [t, k], scaling factor included.
+    pub weights: Vec<f64>,
+    /// Whether every operation is exact, in any order, so that a subject's bits must equal.
+    pub exact: bool,
+    /// Per token: the smallest distance of a chosen score from one not chosen, in units of what
+    /// f32 may make of both. At most 1: an f32 router may rightly choose other experts. Ties of
+    /// equal inputs do not count; both sides give them to the lower id.
+    pub route_gap: Vec<f64>,
+}
+
+impl Reference {
+    /// The bound's derivation, as `-vv` prints it.
+    pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u); first projection e = g(h+8) (|x||w| + |b|) + |dx||w|; \
+        activation eh = L e (|B| + dB) + |A| dB + evaluation, + 2^-8 if rounded to bf16, + 2^-4 if quantised to E4M3; \
+        second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|";
+
+    /// Whether an f32 router may choose other experts for this token.
+    pub fn ambiguous(&self, token: usize) -> bool {
+        self.route_gap.get(token).is_some_and(|&gap| gap <= 1.0)
+    }
+}
+
+/// Computes the layer of a case from its logical tensors.
+pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceError> {
+    case.validate()?;
+    let layer = Layer::new(case, logical)?;
+    let routing = route(case, &logical.router)?;
+    let (t, h) = (case.t as usize, case.h as usize);
+    let mut sums = Sums {
+        values: vec![0.0; t * h],
+        bound: vec![0.0; t * h],
+        exact: fill::is_exact(case),
+    };
+    let mut scratch = Scratch::default();
+    let mut places: Vec<Vec<usize>> = vec![Vec::new(); case.e as usize];
+    for (place, &id) in routing.ids.iter().enumerate() {
+        places[id as usize].push(place);
+    }
+    for (expert, places) in places.iter().enumerate() {
+        if !places.is_empty() {
+            layer.expert(expert, places, &routing, &mut scratch, &mut sums);
+        }
+    }
+    // Step 6 of the derivation: the bound's own arithmetic.
+    let slack = 1.0 + 16.0 * U;
+    sums.bound.iter_mut().for_each(|b| *b *= slack);
+    Ok(Reference {
+        values: sums.values,
+        bound: sums.bound,
+        ids: routing.ids,
+        weights: routing.weights,
+        exact: sums.exact,
+        route_gap: routing.gaps,
+    })
+}
+
+/// What experts add to.
+struct Sums {
+    values: Vec<f64>,
+    bound: Vec<f64>,
+    exact: bool,
+}
+
+/// Buffers that experts reuse.
+#[derive(Default)]
+struct Scratch {
+    w13: Expert,
+    w2: Expert,
+    /// Inputs of the expert's tokens, [n, h].
+    x: Vec<f64>,
+    /// Their errors, one token at a time.
+    dx: Vec<f64>,
+    /// First projection, [n, halves * i].
+    y: Vec<f64>,
+    /// Intermediate, [n, i].
+    mid: Vec<f64>,
+    /// Its errors, one token at a time.
+    dmid: Vec<f64>,
+    /// Second projection, [n, h].
+    z: Vec<f64>,
+}
+
+struct Layer<'a> {
+    case: &'a Case,
+    logical: &'a Logical,
+    x: &'a [f32],
+    w13: Projection<'a>,
+    w2: Projection<'a>,
+}
+
+/// c = a b^T for row-major slices.
+fn multiply(a: &[f64], b: ArrayView2<'_, f64>, out: &mut Vec<f64>) {
+    let (n, k) = b.dim();
+    let m = a.len().checked_div(k).unwrap_or(0);
+    out.clear();
+    out.resize(m * n, 0.0);
+    let a = ArrayView2::from_shape((m, k), a).expect("rows of k values");
+    let mut out = ArrayViewMut2::from_shape((m, n), out).expect("sized just above");
+    general_mat_mul(1.0, &a, &b.t(), 0.0, &mut out);
+}
+
+impl<'a> Layer<'a> {
+    fn new(case: &'a Case, logical: &'a Logical) -> Result<Self, ReferenceError> {
+        let (t, e, h, i) = (
+            case.t as usize,
+            case.e as usize,
+            case.h as usize,
+            case.i as usize,
+        );
+        let halves = case.act.halves() as usize;
+        let biased = case.bias == Bias::Both;
+        let first = Parts {
+            codes: &logical.w13,
+            scale: logical.w13_scale.as_ref(),
+            global: logical.w13_global.as_ref(),
+            bias: logical.w13_bias.as_ref(),
+        };
+        let second = Parts {
+            codes: &logical.w2,
+            scale: logical.w2_scale.as_ref(),
+            global: logical.w2_global.as_ref(),
+            bias: logical.w2_bias.as_ref(),
+        };
+        let sizes13 = Sizes {
+            experts: e,
+            halves,
+            rows: i,
+            cols: h,
+        };
+        let sizes2 = Sizes {
+            experts: e,
+            halves: 1,
+            rows: h,
+            cols: i,
+        };
+        let names13 = ["w13", "w13_scale", "w13_scale_2", "w13_bias"];
+        let names2 = ["w2", "w2_scale", "w2_scale_2", "w2_bias"];
+        Ok(Layer {
+            case,
+            logical,
+            x: shaped(Some(&logical.x), "x", &[t, h], 32)?.f32s(),
+            w13: Projection::new(case.w, sizes13, first, biased, names13)?,
+            w2: Projection::new(case.w, sizes2, second, biased, names2)?,
+        })
+    }
+
+    /// Adds one expert's share to the sums; `places` are its places in the routing's [t, k].
+    fn expert(
+        &self,
+        expert: usize,
+        places: &[usize],
+        routing: &Routing,
+        scratch: &mut Scratch,
+        sums: &mut Sums,
+    ) {
+        let (h, i, k) = (
+            self.case.h as usize,
+            self.case.i as usize,
+            self.case.k as usize,
+        );
+        let weighs_input = self.case.route.weights_input();
+        self.w13.decode(expert, &mut scratch.w13);
+        self.w2.decode(expert, &mut scratch.w2);
+        scratch.x.clear();
+        for &place in places {
+            let weight = if weighs_input {
+                routing.weights[place]
+            } else {
+                1.0
+            };
+            let row = &self.x[place / k * h..][..h];
+            scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
+        }
+        multiply(&scratch.x, scratch.w13.view(), &mut scratch.y);
+        scratch.mid.clear();
+        let mut seconds = Vec::with_capacity(places.len());
+        for (n, &place) in places.iter().enumerate() {
+            let (weight, error) = (routing.weights[place], routing.errors[place]);
+            let (v, dv, relative) = if weighs_input {
+                (
+                    1.0,
+                    0.0,
+                    error / weight.abs().max(f64::MIN_POSITIVE) + 2.0 * U,
+                )
+            } else {
+                (weight, error, 0.0)
+            };
+            let first = self.input_bound(n, relative, scratch, sums);
+            let (mid, dmid) = self.intermediate(n, &first, scratch, sums);
+            let gamma = bound::gamma_second(i, k, self.case.tp);
+            seconds.push((place / k, v, Second::new(mid, dmid, v, dv, gamma, i)));
+        }
+        multiply(&scratch.mid, scratch.w2.view(), &mut scratch.z);
+        for (z, (token, weight, second)) in scratch.z.chunks_exact(h).zip(seconds) {
+            let values = &mut sums.values[token * h..][..h];
+            let bounds = &mut sums.bound[token * h..][..h];
+            let rows = scratch.w2.norms.iter().zip(&scratch.w2.bias);
+            for (((value, limit), z), (norm, bias)) in
+                values.iter_mut().zip(bounds).zip(z).zip(rows)
+            {
+                *value += weight * (z + bias);
+                *limit += second.slope * norm + second.bias * bias.abs() + second.flush;
+            }
+        }
+    }
+
+    /// Steps 1 and 2 of the derivation for the expert's token number `n`.
+    fn input_bound(
+        &self,
+        n: usize,
+        relative: f64,
+        scratch: &mut Scratch,
+        sums: &mut Sums,
+    ) -> First {
+        let h = self.case.h as usize;
+        let x = &scratch.x[n * h..][..h];
+        let (mode, scale) = (self.case.qx, self.logical.x_scale);
+        scratch.dx.clear();
+        scratch.dx.extend(x.iter().map(|x| relative * x.abs()));
+        quantise::widen(mode, scale, x, &mut scratch.dx);
+        sums.exact &= quantise::keeps(mode, scale, x);
+        First::new(norm(x), norm(&scratch.dx), h)
+    }
+
+    /// Step 3: appends the token's intermediate, and gives its norm and its error's norm.
+    fn intermediate(
+        &self,
+        n: usize,
+        first: &First,
+        scratch: &mut Scratch,
+        sums: &mut Sums,
+    ) -> (f64, f64) {
+        let Case { act, .. } = *self.case;
+        let i = self.case.i as usize;
+        let rows = scratch.w13.norms.len();
+        let y = &scratch.y[n * rows..][..rows];
+        let (norms, biases) = (&scratch.w13.norms, &scratch.w13.bias);
+        let row = |r: usize| (y[r] + biases[r], first.row(norms[r], biases[r]));
+        scratch.dmid.clear();
+        for j in 0..i {
+            let (g, eg) = row(j);
+            let a = gate(act, g);
+            let da = gate_change(act, g, eg);
+            let (b, db) = if act.gated() {
+                let (u, eu) = row(i + j);
+                let b = up(act, u);
+                (b, bound::up_change(b, eu))
+            } else {
+                (1.0, 0.0)
+            };
+            let rounded = act == Activation::SwigluRounded;
+            scratch.mid.push(a * b);
+            let scale = gate_scale(act, g, a);
+            scratch
+                .dmid
+                .push(bound::product(a, da, scale, b, db, rounded));
+        }
+        let start = scratch.mid.len() - i;
+        let mid = &scratch.mid[start..];
+        if self.case.mid_bf16 {
+            for (value, error) in mid.iter().zip(&mut scratch.dmid) {
+                *error += U_BF16 * (value.abs() + *error) + bound::FLUSH;
+            }
+            sums.exact = sums.exact && quantise::keeps_bf16(mid);
+        }
+        let (mode, scale) = (self.case.qh, self.logical.h_scale);
+        quantise::widen(mode, scale, mid, &mut scratch.dmid);
+        sums.exact = sums.exact && quantise::keeps(mode, scale, mid);
+        (norm(mid), norm(&scratch.dmid))
+    }
+}

@@ -1,0 +1,220 @@
+//! Decodes one expert's logical weights into f64, with the norm of each row.
+//!
+//! Decoding is exact: code, block scale and second scale have at most 53 significant bits
+//! together. It must not know storage other than one code per element. Layer 5.
+
+use super::bound::norm;
+use super::error::ReferenceError;
+use crate::num::Dtype;
+use crate::tensor::Tensor;
+use crate::terms::{Extent, ScaleGrid, WeightFormat};
+use ndarray::ArrayView2;
+
+/// One projection of all experts, as logical tensors.
+pub(super) struct Projection<'a> {
+    codes: &'a Tensor,
+    element: Dtype,
+    /// Value of each code of at most eight bits.
+    values: Option<Box<[f64; 256]>>,
+    scale: Option<(&'a [u8], ScaleGrid)>,
+    global: Option<&'a [f32]>,
+    bias: Option<&'a [f32]>,
+    halves: usize,
+    rows: usize,
+    cols: usize,
+}
+
+/// The tensors of one projection.
+pub(super) struct Parts<'a> {
+    pub(super) codes: &'a Tensor,
+    pub(super) scale: Option<&'a Tensor>,
+    pub(super) global: Option<&'a Tensor>,
+    pub(super) bias: Option<&'a Tensor>,
+}
+
+/// Sizes of one projection.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) experts: usize,
+    pub(super) halves: usize,
+    /// Rows of one half.
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+}
+
+/// One expert's weights.
+#[derive(Default)]
+pub(super) struct Expert {
+    values: Vec<f64>,
+    /// 2-norm of each row.
+    pub(super) norms: Vec<f64>,
+    /// Bias of each row.
+    pub(super) bias: Vec<f64>,
+    cols: usize,
+}
+
+impl Expert {
+    /// The weights, [rows of all halves, columns].
+    pub(super) fn view(&self) -> ArrayView2<'_, f64> {
+        ArrayView2::from_shape((self.norms.len(), self.cols), &self.values)
+            .expect("decode sizes the values to rows times columns")
+    }
+}
+
+/// The tensor, if its shape and width are as wanted.
+pub(super) fn shaped<'a>(
+    tensor: Option<&'a Tensor>,
+    name: &'static str,
+    wanted: &[usize],
+    bits: u64,
+) -> Result<&'a Tensor, ReferenceError> {
+    let tensor = tensor.ok_or(ReferenceError::Missing { tensor: name })?;
+    if tensor.shape() != wanted || tensor.bits() as u64 != bits {
+        return Err(ReferenceError::Shape {
+            tensor: name,
+            wanted: wanted.to_vec(),
+            actual: tensor.shape().to_vec(),
+        });
+    }
+    Ok(tensor)
+}
+
+fn blocks(extent: Extent, n: usize) -> usize {
+    match extent {
+        Extent::All => 1,
+        Extent::Block(b) => n.div_ceil(b as usize),
+    }
+}
+
+impl<'a> Projection<'a> {
+    /// Checks the tensors of a projection against its sizes; `names` are those of codes, scale,
+    /// second scale and bias.
+    pub(super) fn new(
+        format: WeightFormat,
+        sizes: Sizes,
+        parts: Parts<'a>,
+        biased: bool,
+        names: [&'static str; 4],
+    ) -> Result<Self, ReferenceError> {
+        let Sizes {
+            experts,
+            halves,
+            rows,
+            cols,
+        } = sizes;
+        let element = format.element();
+        let shape = [experts, halves * rows, cols];
+        let codes = shaped(Some(parts.codes), names[0], &shape, element.bits().max(8))?;
+        let scale = match format.scale() {
+            None => None,
+            Some(grid) => {
+                let shape = [
+                    experts,
+                    halves * blocks(grid.rows, rows),
+                    blocks(grid.cols, cols),
+                ];
+                let tensor = shaped(parts.scale, names[1], &shape, grid.dtype.bits())?;
+                Some((tensor.bytes(), grid))
+            }
+        };
+        let floats = |tensor, name, width: usize| {
+            shaped(tensor, name, &[experts, width], 32).map(Tensor::f32s)
+        };
+        let global = match format.has_global_scale() {
+            true => Some(floats(parts.global, names[2], halves)?),
+            false => None,
+        };
+        let bias = match biased {
+            true => Some(floats(parts.bias, names[3], halves * rows)?),
+            false => None,
+        };
+        let values = element.table().map(|t| Box::new(t.map(f64::from)));
+        Ok(Projection {
+            codes,
+            element,
+            values,
+            scale,
+            global,
+            bias,
+            halves,
+            rows,
+            cols,
+        })
+    }
+
+    /// Decodes one expert.
+    pub(super) fn decode(&self, expert: usize, out: &mut Expert) {
+        let rows = self.halves * self.rows;
+        out.cols = self.cols;
+        out.values.resize(rows * self.cols, 0.0);
+        out.norms.clear();
+        out.bias.clear();
+        let width = self.codes.bits() / 8 * self.cols;
+        let bytes = &self.codes.bytes()[expert * rows * width..];
+        for row in 0..rows {
+            let values = &mut out.values[row * self.cols..][..self.cols];
+            self.elements(&bytes[row * width..][..width], values);
+            self.scale_row(expert, row, values);
+            out.norms.push(norm(values));
+            let bias = self.bias.map_or(0.0, |b| f64::from(b[expert * rows + row]));
+            out.bias.push(bias);
+        }
+    }
+
+    /// Unscaled values of a row.
+    fn elements(&self, bytes: &[u8], out: &mut [f64]) {
+        match (&self.values, self.codes.bits()) {
+            (Some(values), _) => {
+                for (v, &code) in out.iter_mut().zip(bytes) {
+                    *v = values[usize::from(code)];
+                }
+            }
+            (None, 16) => {
+                for (v, code) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                    *v = self.element.decode(u16::from_le_bytes(*code).into()).into();
+                }
+            }
+            (None, _) => {
+                for (v, code) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                    *v = f32::from_le_bytes(*code).into();
+                }
+            }
+        }
+    }
+
+    /// Multiplies a row by its scales: half and row decide the scale's row, column its column.
+    fn scale_row(&self, expert: usize, row: usize, values: &mut [f64]) {
+        let Some((bytes, grid)) = self.scale else {
+            return;
+        };
+        let (half, row) = (row / self.rows, row % self.rows);
+        let global = self
+            .global
+            .map_or(1.0, |g| f64::from(g[expert * self.halves + half]));
+        let grid_rows = blocks(grid.rows, self.rows);
+        let grid_cols = blocks(grid.cols, self.cols);
+        let grid_row = match grid.rows {
+            Extent::All => 0,
+            Extent::Block(b) => row / b as usize,
+        };
+        let first = ((expert * self.halves + half) * grid_rows + grid_row) * grid_cols;
+        let block = match grid.cols {
+            Extent::All => self.cols,
+            Extent::Block(b) => b as usize,
+        };
+        for (n, values) in values.chunks_mut(block).enumerate() {
+            let scale = f64::from(scale_value(grid.dtype, bytes, first + n)) * global;
+            values.iter_mut().for_each(|v| *v *= scale);
+        }
+    }
+}
+
+/// Scale number `n` of a tensor of scales.
+fn scale_value(dtype: Dtype, bytes: &[u8], n: usize) -> f32 {
+    let width = dtype.bits() as usize / 8;
+    let code = bytes[n * width..][..width]
+        .iter()
+        .rev()
+        .fold(0, |code, &byte| code << 8 | u32::from(byte));
+    dtype.decode(code)
+}
