@@ -7,6 +7,7 @@ pub mod fill;
 pub mod r#gen;
 pub mod layout;
 pub mod model;
+pub mod mutant;
 pub mod num;
 pub mod plan;
 pub mod property;

@@ -201,7 +201,6 @@ fn set_scales(plan: &mut Plan, rule: &Rule, found: &mut Vec<Violation>) -> Resul
     let Some(format_grid) = plan.weight.scale() else {
         return Ok(());
     };
-    let d = plan.dims;
     let mut local = |extent: Extent, axis: &'static str| match extent {
         Extent::All | Extent::Block(1) => None,
         Extent::Block(block) => match local_block(block, &plan.ranks) {
@@ -218,29 +217,35 @@ fn set_scales(plan: &mut Plan, rule: &Rule, found: &mut Vec<Violation>) -> Resul
     };
     let row_local = local(format_grid.rows, "w13 scale rows");
     let col_local = local(format_grid.cols, "w2 scale columns");
+    set_grids(plan, (row_local, col_local), rule.fill.scale)?;
+    Ok(())
+}
+
+/// Both grids for the plan's padded sizes; `local` are the blocks along the cut axis.
+pub(super) fn set_grids(
+    plan: &mut Plan,
+    local: (Option<u64>, Option<u64>),
+    fill: PadValue,
+) -> Result<(), PlanError> {
+    let Some(format_grid) = plan.weight.scale() else { return Ok(()) };
+    let d = plan.dims;
     let wide = plan.width_padded.max(plan.width);
-    plan.w13_scale = Some(grid(
-        format_grid,
-        &Extents {
-            halves: d.halves,
-            rows: (d.i, wide),
-            cols: (d.h, plan.hidden_padded),
-            row_local,
-            col_local: None,
-        },
-        rule,
-    )?);
-    plan.w2_scale = Some(grid(
-        format_grid,
-        &Extents {
-            halves: 1,
-            rows: (d.h, plan.hidden_padded),
-            cols: (d.i, wide),
-            row_local: None,
-            col_local,
-        },
-        rule,
-    )?);
+    let first = Extents {
+        halves: d.halves,
+        rows: (d.i, wide),
+        cols: (d.h, plan.hidden_padded),
+        row_local: local.0,
+        col_local: None,
+    };
+    let second = Extents {
+        halves: 1,
+        rows: (d.h, plan.hidden_padded),
+        cols: (d.i, wide),
+        row_local: None,
+        col_local: local.1,
+    };
+    plan.w13_scale = Some(grid(format_grid, &first, plan.storage, fill)?);
+    plan.w2_scale = Some(grid(format_grid, &second, plan.storage, fill)?);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! It must not allocate tensors or touch floats. Layer 3.
 
 mod arith;
+mod bare;
 mod derive;
 mod entry;
 mod scales;
@@ -12,6 +13,7 @@ mod split;
 mod tensors;
 mod types;
 
+pub use bare::unpadded;
 pub use derive::plan_layer;
 pub use entry::{aligned_tp, layers, plan, plan_under, spelled_rule};
 pub use split::{Cut, cut};

@@ -3,7 +3,7 @@
 use super::arith::{gcd, padded, product};
 use super::{PlanError, RankPlan, ScalePlan};
 use crate::num::Dtype;
-use crate::rule::{PadValue, Rule};
+use crate::rule::PadValue;
 use crate::terms::{Extent, ScaleGrid, Storage};
 
 /// Tile of the 128x4 storage layout: rows, columns (facts/upstream-padding.md 1.0).
@@ -96,12 +96,13 @@ pub(super) struct Extents {
 pub(super) fn grid(
     grid: ScaleGrid,
     extents: &Extents,
-    rule: &Rule,
+    storage: Storage,
+    fill: PadValue,
 ) -> Result<ScalePlan, PlanError> {
     let rows = axis(grid.rows, extents.row_local, extents.rows.0, extents.rows.1);
     let cols = axis(grid.cols, extents.col_local, extents.cols.0, extents.cols.1);
     let rows_padded = product("scale rows", &[extents.halves, rows.padded])?;
-    let tiled = storage_of(rule.storage, grid.dtype) == Storage::Tiled128x4;
+    let tiled = storage_of(storage, grid.dtype) == Storage::Tiled128x4;
     let (tile_rows, tile_cols) = if tiled { TILE_128X4 } else { (1, 1) };
     Ok(ScalePlan {
         dtype: grid.dtype,
@@ -115,7 +116,7 @@ pub(super) fn grid(
         cols_padded: cols.padded,
         rows_stored: padded("scale rows", rows_padded, tile_rows)?,
         cols_stored: padded("scale columns", cols.padded, tile_cols)?,
-        pad_code: pad_code(grid.dtype, rule.fill.scale),
+        pad_code: pad_code(grid.dtype, fill),
     })
 }
 

@@ -1,0 +1,314 @@
+//! Wrong loaders: bytes changed after a right packing.
+
+use crate::layout::{PackedInputs, Pads, RankInputs, map, set_pads};
+use crate::num::Dtype;
+use crate::plan::{Plan, Role};
+use crate::terms::{Activation, Order};
+
+/// A loud finite code: 1.5 or so in every format, never zero.
+fn loud(dtype: Dtype) -> u32 {
+    match dtype {
+        Dtype::F32 => 1.5f32.to_bits(),
+        Dtype::F16 => 0x3e00,
+        Dtype::Bf16 => 0x3fc0,
+        Dtype::E4m3 | Dtype::E4m3Fnuz => 0x3c,
+        Dtype::E5m2 => 0x3e,
+        Dtype::E2m1 => 3,
+        Dtype::E8m0 => 0x80,
+        Dtype::Int4 => 0xb,
+        Dtype::Int8 => 3,
+    }
+}
+
+fn dtype_of(plan: &Plan, role: Role) -> Dtype {
+    match role {
+        Role::W13 | Role::W2 => plan.weight.element(),
+        Role::W13Scale | Role::W2Scale => plan.w13_scale.map_or(Dtype::F32, |s| s.dtype),
+        _ => Dtype::F32,
+    }
+}
+
+/// Writes `code` into the logical pads of `roles` on every rank; whether a byte changed.
+fn dirty(plan: &Plan, packed: &mut PackedInputs, roles: &[Role], code: impl Fn(Dtype) -> Option<u32>) -> bool {
+    let mut changed = false;
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        for &role in roles {
+            let Some(code) = code(dtype_of(plan, role)) else { continue };
+            let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else { continue };
+            let before = tensor.clone();
+            set_pads(&map, tensor, Pads::Logical, code);
+            changed |= *tensor != before;
+        }
+    }
+    changed
+}
+
+/// Applies `change` to every rank's tensor of `role`; whether a byte changed.
+fn each(packed: &mut PackedInputs, role: Role, mut change: impl FnMut(usize, &mut crate::tensor::Tensor)) -> bool {
+    let mut changed = false;
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        if let Some(tensor) = rank.get_mut(role) {
+            let before = tensor.clone();
+            change(n, tensor);
+            changed |= *tensor != before;
+        }
+    }
+    changed
+}
+
+/// One-sided dirt in w13's tail: invisible to outputs while w2's tail is zero.
+pub(super) fn w13_tail_dirty(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    dirty(plan, packed, &[Role::W13], |d| Some(loud(d)))
+}
+
+/// One-sided dirt in w2's tail: invisible to outputs while the intermediate's tail is zero.
+pub(super) fn w2_tail_dirty(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    dirty(plan, packed, &[Role::W2], |d| Some(loud(d)))
+}
+
+/// M16: both tails, and their scales, as memory happened to be.
+pub(super) fn tails_uninitialised(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let roles = [Role::W13, Role::W2, Role::W13Scale, Role::W2Scale];
+    dirty(plan, packed, &roles, |d| Some(loud(d)))
+}
+
+/// M15: padding scales hold a NaN code.
+pub(super) fn scale_pad_nan(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let has_scales = plan.w2_scale.is_some();
+    has_scales && dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| d.nan_code())
+}
+
+/// M42: pads of 0x80 become NaN when E4M3 bytes are rewritten for FNUZ hardware.
+pub(super) fn fnuz_pad_nan(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    plan.weight.element() == Dtype::E4m3
+        && dirty(plan, packed, &[Role::W13, Role::W2], |d| d.nan_code())
+}
+
+/// M17: INT4 padding of nibble 0, which decodes to -8, under scales that are not zero.
+pub(super) fn int4_pad_is_minus_eight(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let int4 = plan.weight.element() == Dtype::Int4;
+    int4 && {
+        let weights = dirty(plan, packed, &[Role::W13, Role::W2], |_| Some(0));
+        dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| Some(loud(d)));
+        weights
+    }
+}
+
+/// M44: E8M0 pads of byte 0 taken for zero while the weight pads are not.
+pub(super) fn e8m0_zero_taken_for_zero(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let e8m0 = plan.w2_scale.is_some_and(|s| s.dtype == Dtype::E8m0);
+    e8m0 && dirty(plan, packed, &[Role::W13, Role::W2], |d| Some(loud(d)))
+}
+
+/// M31: E8M0 bytes stored with bias 125.
+pub(super) fn e8m0_bias_125(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    if plan.w13_scale.is_none_or(|s| s.dtype != Dtype::E8m0) {
+        return false;
+    }
+    let shift = |_: usize, t: &mut crate::tensor::Tensor| {
+        for b in t.bytes_mut() {
+            *b = b.saturating_sub(2);
+        }
+    };
+    let first = each(packed, Role::W13Scale, shift);
+    each(packed, Role::W2Scale, shift) || first
+}
+
+/// M19: the pad of w13's bias is not zero.
+pub(super) fn bias_pad_dirty(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    dirty(plan, packed, &[Role::W13Bias], |d| Some(loud(d)))
+}
+
+/// M19, both sides: a bias pad that is not zero, and w2 columns that are not either.
+pub(super) fn bias_and_w2_pad_dirty(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let bias = dirty(plan, packed, &[Role::W13Bias], |d| Some(loud(d)));
+    bias && dirty(plan, packed, &[Role::W2, Role::W2Scale], |d| Some(loud(d)))
+}
+
+/// M20: w2's bias on every rank, so that it is added tp times.
+pub(super) fn w2_bias_on_every_rank(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let shards = usize::try_from(plan.parallel.tp / plan.parallel.ep).unwrap_or(1);
+    let mut changed = false;
+    for group in packed.ranks.chunks_mut(shards) {
+        let Some(first) = group[0].get(Role::W2Bias).cloned() else { return false };
+        for rank in &mut group[1..] {
+            changed |= first.f32s().iter().any(|&v| v != 0.0);
+            rank.set(Role::W2Bias, first.clone());
+        }
+    }
+    changed
+}
+
+/// M21: zero up rows alone in the padding, garbage gate rows, swigluoai's up + 1, and w2's tail dirty.
+pub(super) fn only_up_rows_zero(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    if plan.activation != Activation::SwigluOai || plan.order != Order::GateUp {
+        return false;
+    }
+    let Ok(width) = usize::try_from(plan.width_padded) else { return false };
+    let clean: Vec<RankInputs> = packed.ranks.clone();
+    let changed = dirty(plan, packed, &[Role::W13, Role::W13Scale], |d| Some(loud(d)));
+    // Restore the up half.
+    for (rank, clean) in packed.ranks.iter_mut().zip(&clean) {
+        let (Some(t), Some(c)) = (rank.get_mut(Role::W13), clean.get(Role::W13)) else { continue };
+        let row_bytes = t.row_bytes();
+        let rows = t.shape()[1];
+        for e in 0..t.shape()[0] {
+            let up = (e * rows + width) * row_bytes..(e + 1) * rows * row_bytes;
+            t.bytes_mut()[up.clone()].copy_from_slice(&c.bytes()[up]);
+        }
+    }
+    changed && dirty(plan, packed, &[Role::W2, Role::W2Scale], |d| Some(loud(d)))
+}
+
+/// M22: stale workspace in the hidden tail of the input, and w13's hidden tail dirty as well.
+pub(super) fn input_tail_stale(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let (h, padded) = (plan.dims.h as usize, plan.hidden_padded as usize);
+    if h == padded || plan.dims.t == 0 {
+        return false;
+    }
+    for row in packed.x.f32s_mut().chunks_exact_mut(padded) {
+        row[h..].fill(1.5);
+    }
+    true
+}
+
+/// A global scale of one projection used for both (gate's for up).
+pub(super) fn gate_global_for_up(_: &Plan, packed: &mut PackedInputs) -> bool {
+    each(packed, Role::W13Global, |_, t| {
+        let halves = t.shape()[1];
+        if halves == 2 {
+            for pair in t.f32s_mut().chunks_exact_mut(2) {
+                pair[1] = pair[0];
+            }
+        }
+    })
+}
+
+/// One expert's global scale used for all (facts/upstream-padding.md 3.1 V-10).
+pub(super) fn first_experts_global(_: &Plan, packed: &mut PackedInputs) -> bool {
+    each(packed, Role::W2Global, |_, t| {
+        let values = t.f32s_mut();
+        if let Some(&first) = values.first() {
+            values.fill(first);
+        }
+    })
+}
+
+/// M10: scale rows padded where weight rows are not: later experts read from a shifted offset.
+pub(super) fn scale_rows_shifted(_: &Plan, packed: &mut PackedInputs) -> bool {
+    each(packed, Role::W2Scale, |_, t| {
+        let (experts, row) = (t.shape()[0], t.row_bytes());
+        let per = t.shape()[1] * row;
+        if experts > 1 && t.shape()[1] > 1 {
+            t.bytes_mut()[per..].rotate_right(row);
+        }
+    })
+}
+
+/// facts/reports.md B66: the scale tile index is the rank instead of the element's block: scale
+/// columns moved by one.
+pub(super) fn scale_columns_shifted(_: &Plan, packed: &mut PackedInputs) -> bool {
+    each(packed, Role::W2Scale, |n, t| {
+        let row = t.row_bytes();
+        let element = t.bits() / 8;
+        if n > 0 && t.shape()[2] > 1 {
+            for r in t.bytes_mut().chunks_exact_mut(row) {
+                r.rotate_left(element);
+            }
+        }
+    })
+}
+
+/// M28: the rows of the second half beyond the unpadded half length miss their rescale.
+pub(super) fn second_half_not_rescaled(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let (width, padded) = (plan.width as usize, plan.width_padded as usize);
+    let applies = plan.dims.halves == 2 && width != padded && plan.weight.element() == Dtype::E4m3;
+    applies
+        && each(packed, Role::W13, |_, t| {
+            let (rows, row) = (t.shape()[1], t.row_bytes());
+            let from = (2 * width).max(padded).min(rows);
+            for e in 0..t.shape()[0] {
+                for b in &mut t.bytes_mut()[(e * rows + from) * row..(e + 1) * rows * row] {
+                    // One binade up, as after a missing division of the scale by 2.
+                    if (0x08..0x70).contains(&(*b & 0x7f)) {
+                        *b += 0x08;
+                    }
+                }
+            }
+        })
+}
+
+/// The last real column of w2 is lost.
+pub(super) fn last_column_lost(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let bits = plan.weight.element().bits();
+    let lens: Vec<usize> = plan.ranks.iter().map(|r| r.len as usize).collect();
+    bits >= 8
+        && each(packed, Role::W2, |n, t| {
+            let (row, b) = (t.row_bytes(), t.bits() / 8);
+            if lens[n] > 0 {
+                for r in t.bytes_mut().chunks_exact_mut(row) {
+                    r[(lens[n] - 1) * b..lens[n] * b].fill(0);
+                }
+            }
+        })
+}
+
+/// F6 of facts/peers.md: the last, short scale group is lost.
+pub(super) fn last_scale_group_lost(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let Some(s) = plan.w2_scale.filter(|s| s.col_block > 0 && s.cols_stored == s.cols_padded) else {
+        return false;
+    };
+    let lens: Vec<u64> = plan.ranks.iter().map(|r| r.len).collect();
+    each(packed, Role::W2Scale, |n, t| {
+        let groups = lens[n].div_ceil(s.col_block) as usize;
+        let (row, b) = (t.row_bytes(), t.bits() / 8);
+        if groups > 0 && t.shape()[2] >= groups {
+            for r in t.bytes_mut().chunks_exact_mut(row) {
+                r[(groups - 1) * b..groups * b].fill(0);
+            }
+        }
+    })
+}
+
+/// The last rank never loads: its buffers stay zero.
+pub(super) fn last_rank_missing(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let last = packed.ranks.len() - 1;
+    let mut changed = false;
+    if plan.parallel.tp > 1
+        && let Some(t) = packed.ranks[last].get_mut(Role::W13)
+    {
+        let zero = vec![0u8; t.bytes().len()];
+        changed = t.bytes() != zero;
+        t.bytes_mut().copy_from_slice(&zero);
+        if let Some(t) = packed.ranks[last].get_mut(Role::W2) {
+            t.bytes_mut().fill(0);
+        }
+    }
+    changed
+}
+
+/// M8: w2 shifted along its hidden axis by the padding.
+pub(super) fn w2_padded_on_hidden(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let pad = (plan.width_padded - plan.width.min(plan.width_padded)) as usize;
+    let rows = plan.hidden_padded as usize;
+    pad > 0
+        && each(packed, Role::W2, |_, t| {
+            let row = t.row_bytes();
+            t.bytes_mut().rotate_right(pad.min(rows - 1).max(1) * row);
+        })
+}
+
+/// M3: halves swapped at the unpadded length.
+pub(super) fn swapped_at_the_wrong_length(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let (width, padded) = (plan.width as usize, plan.width_padded as usize);
+    let applies = plan.dims.halves == 2 && width != padded && plan.order == Order::UpGate;
+    applies
+        && each(packed, Role::W13, |_, t| {
+            let (rows, row) = (t.shape()[1], t.row_bytes());
+            for e in 0..t.shape()[0] {
+                let expert = &mut t.bytes_mut()[e * rows * row..(e + 1) * rows * row];
+                expert.rotate_left(padded * row);
+                expert.rotate_right(width * row);
+            }
+        })
+}

@@ -1,0 +1,87 @@
+//! Every mutant, with the properties that claim to catch it.
+
+use super::types::Stage::{Bytes, Layout, Output, Plan, Reload};
+use super::{Mutant, bytes, layouts, outputs, plans, reload};
+
+const IDENTITY: &str = "pad-identity";
+const INERT: &str = "pad-is-inert";
+const POISON: &str = "poison-isolated";
+const GUARD: &str = "guard-intact";
+const TP_SUM: &str = "tp-sum";
+const COMMUTE: &str = "tp-pad-commute";
+const ROUND_TRIP: &str = "pack-round-trip";
+const SCALES: &str = "scale-grid";
+const HIDDEN: &str = "hidden-pad";
+const TOKEN: &str = "token-pad";
+const ROUTE: &str = "route-unchanged";
+const RELOAD: &str = "reload-idempotent";
+const PARTITION: &str = "plan-partition";
+const MINIMAL: &str = "plan-minimal";
+const UNITS: &str = "plan-units";
+const AGREES: &str = "rule-agrees";
+
+macro_rules! mutants {
+    ($($name:literal, $stage:expr, [$($by:expr),+], $source:literal, $meaning:literal;)+) => {
+        &[$(Mutant { name: $name, meaning: $meaning, source: $source, stage: $stage, caught_by: &[$($by),+] }),+]
+    };
+}
+
+/// Every mutant. Sources are rows of facts/upstream-padding.md 3.2 unless another file is named.
+pub const ALL: &[Mutant] = mutants! {
+    "nongated-rows-unpadded", Plan(plans::nongated_rows_unpadded), [AGREES], "M6", "w2 is padded, a non-gated w13 is not";
+    "nongated-rows-doubled", Plan(plans::nongated_rows_doubled), [AGREES], "M7", "a non-gated w13 gets the rows of a gated one";
+    "scales-unpadded", Plan(plans::scales_unpadded), [AGREES], "M9", "weights are padded, their scales are not";
+    "scale-count-floored", Plan(plans::scale_count_floored), [AGREES], "M12", "floor of the scale count where the last block is short";
+    "scale-rows-fused", Plan(plans::scale_rows_fused), [AGREES], "M13", "scale rows counted over both halves at once";
+    "bytes-read-as-elements", Plan(plans::bytes_read_as_elements), [UNITS], "M14", "an alignment in stored bytes read as elements";
+    "padded-stride", Plan(plans::padded_stride), [PARTITION], "M11", "an equally cut checkpoint sliced at the padded stride";
+    "remainder-dropped", Plan(plans::remainder_dropped), [PARTITION], "facts/peers.md F4", "the last rank's remainder is dropped";
+    "experts-overlap", Plan(plans::experts_overlap), [PARTITION], "facts/reports.md B93", "expert groups overlap";
+    "over-padded", Plan(plans::over_padded), [MINIMAL], "M32", "padded to another kernel's granule";
+    "block-from-floor", Plan(plans::block_from_floor), [AGREES], "M39", "the scale block taken for floor(width / scale columns)";
+    "scales-counted-twice", Plan(plans::scales_counted_twice), [AGREES], "M40", "a count of scales where a count of elements is wanted";
+    "refusal-ignored", Plan(plans::refusal_ignored), [AGREES], "M41", "a layer that the backend refuses is padded all the same";
+    "packed-bytes-doubled", Plan(plans::packed_bytes_doubled), [UNITS], "M14", "two packed elements counted as two bytes";
+    "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1", "one pad after both halves";
+    "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
+    "interleave-mixed-up", Layout(layouts::interleave_mixed_up), [IDENTITY, INERT], "M5", "rows interleaved in groups of another size";
+    "nibbles-swapped", Layout(layouts::nibbles_swapped), [IDENTITY, INERT, ROUND_TRIP], "M35", "the other nibble first";
+    "scales-not-swizzled", Layout(layouts::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
+    "ranks-all-first", Layout(layouts::ranks_all_first), [IDENTITY, INERT, TP_SUM, ROUND_TRIP], "facts/reports.md B64", "every rank loads the channels of rank 0";
+    "rank-offset", Layout(layouts::rank_offset), [IDENTITY, INERT, TP_SUM], "M12", "a rank's channels begin one block early";
+    "prepad-as-floor", Layout(layouts::prepad_as_floor), [COMMUTE], "M43", "a pre-padded split loaded with the ranges of an equal one";
+    "w13-tail-dirty", Bytes(bytes::w13_tail_dirty), [INERT], "facts/reports.md 0", "finite garbage in w13's tail alone";
+    "w2-tail-dirty", Bytes(bytes::w2_tail_dirty), [INERT, POISON], "facts/reports.md 0", "finite garbage in w2's tail alone";
+    "tails-uninitialised", Bytes(bytes::tails_uninitialised), [IDENTITY, INERT], "M16", "both tails as memory happened to be";
+    "scale-pad-nan", Bytes(bytes::scale_pad_nan), [IDENTITY, INERT], "M15", "padding scales hold a NaN code";
+    "fnuz-pad-nan", Bytes(bytes::fnuz_pad_nan), [IDENTITY, INERT], "M42", "pads of 0x80 become NaN on FNUZ hardware";
+    "int4-pad-is-minus-eight", Bytes(bytes::int4_pad_is_minus_eight), [IDENTITY, INERT], "M17", "INT4 padding of nibble 0 under scales that are not zero";
+    "e8m0-zero-taken-for-zero", Bytes(bytes::e8m0_zero_taken_for_zero), [INERT], "M44", "E8M0 byte 0 taken for zero while the weights are not";
+    "e8m0-bias-125", Bytes(bytes::e8m0_bias_125), [IDENTITY, INERT, SCALES], "M31", "E8M0 bytes stored with bias 125";
+    "bias-pad-dirty", Bytes(bytes::bias_pad_dirty), [INERT], "M19", "the pad of w13's bias is not zero";
+    "bias-and-w2-pad-dirty", Bytes(bytes::bias_and_w2_pad_dirty), [INERT], "M19", "a bias pad and w2 columns that are not zero";
+    "w2-bias-on-every-rank", Bytes(bytes::w2_bias_on_every_rank), [IDENTITY, TP_SUM], "M20", "w2's bias is added once per rank";
+    "only-up-rows-zero", Bytes(bytes::only_up_rows_zero), [INERT], "M21", "zero up rows do not silence swigluoai, whose up gets + 1";
+    "input-tail-stale", Bytes(bytes::input_tail_stale), [INERT], "M22", "stale workspace in the hidden tail of the input";
+    "gate-global-for-up", Bytes(bytes::gate_global_for_up), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "gate's global scale used for up";
+    "first-experts-global", Bytes(bytes::first_experts_global), [IDENTITY, INERT], "V-10", "one expert's global scale used for all";
+    "scale-rows-shifted", Bytes(bytes::scale_rows_shifted), [INERT, SCALES], "M10", "later experts read their scales from a shifted offset";
+    "scale-columns-shifted", Bytes(bytes::scale_columns_shifted), [INERT, SCALES], "facts/reports.md B66", "the scale tile taken for the rank instead of the element's block";
+    "second-half-not-rescaled", Bytes(bytes::second_half_not_rescaled), [IDENTITY, INERT], "M28", "requantised with the unpadded half length";
+    "last-column-lost", Bytes(bytes::last_column_lost), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md F4", "the last real column of w2 is lost";
+    "last-scale-group-lost", Bytes(bytes::last_scale_group_lost), [IDENTITY, INERT, SCALES], "facts/peers.md F6", "the last scale group is lost";
+    "last-rank-missing", Bytes(bytes::last_rank_missing), [TP_SUM, INERT], "facts/reports.md B60", "the last rank loads nothing";
+    "w2-padded-on-hidden", Bytes(bytes::w2_padded_on_hidden), [IDENTITY, INERT], "M8", "w2 padded along its hidden axis";
+    "swapped-at-the-wrong-length", Bytes(bytes::swapped_at_the_wrong_length), [IDENTITY, INERT], "M3", "halves swapped at the unpadded length";
+    "tails-kept-on-reload", Reload(reload::tails_kept), [RELOAD], "M16, facts/reports.md B71", "a reload does not clear the tails again";
+    "halves-not-swapped-on-reload", Reload(reload::halves_not_swapped), [RELOAD], "facts/reports.md B68", "a reload writes gate where up belongs";
+    "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";
+    "pad-row-reduced", Output(outputs::pad_row_reduced), [TOKEN], "M37", "a pad row is reduced into a real token";
+    "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "a tile chosen by the batch size changes bits";
+    "width-decides-order", Output(outputs::width_decides_order), [IDENTITY], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded width changes bits";
+    "hidden-decides-order", Output(outputs::hidden_decides_order), [HIDDEN], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded hidden size changes bits";
+    "stray-write", Output(outputs::stray_write), [GUARD], "facts/reports.md B87", "a write past the end of a buffer";
+    "ties-to-the-higher-id", Output(outputs::ties_to_the_higher_id), [ROUTE], "facts/peers.md F13", "experts chosen in another order";
+    "weights-not-renormalised", Output(outputs::weights_not_renormalised), [ROUTE], "facts/upstream-padding.md 2.3", "the routing weights' renormalisation is forgotten";
+    "sum-loses-a-rank", Output(outputs::sum_loses_a_rank), [TP_SUM], "facts/upstream-padding.md 3.1 V-1", "the reduction over ranks loses a share";
+};

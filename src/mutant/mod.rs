@@ -1,0 +1,14 @@
+//! Wrong plans, layouts and subjects, one per catalogued fault (facts/upstream-padding.md 3.2).
+//!
+//! It must not be used outside audit's diagnosis, properties and tests. Layer 6.
+
+mod bytes;
+mod layouts;
+mod list;
+mod outputs;
+mod plans;
+mod reload;
+mod types;
+
+pub use list::ALL;
+pub use types::{Mutant, Stage};

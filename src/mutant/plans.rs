@@ -1,0 +1,144 @@
+//! Wrong planners.
+
+use crate::plan::{Effect, Fit, Plan};
+use crate::terms::{LayerKind, Split};
+
+/// M6: w2 is padded, a non-gated w13 is not.
+pub(super) fn nongated_rows_unpadded(plan: &mut Plan) -> bool {
+    let applies = plan.dims.halves == 1 && plan.width != plan.width_padded;
+    if applies {
+        plan.w13_rows = plan.width;
+    }
+    applies
+}
+
+/// M7: a non-gated w13 gets the rows of a gated one.
+pub(super) fn nongated_rows_doubled(plan: &mut Plan) -> bool {
+    let applies = plan.dims.halves == 1;
+    if applies {
+        plan.w13_rows = plan.w13_rows.saturating_mul(2);
+    }
+    applies
+}
+
+/// M9: weights are padded, their scales are not.
+pub(super) fn scales_unpadded(plan: &mut Plan) -> bool {
+    let width = plan.width;
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else { return false };
+    let bare = width.div_ceil(s.col_block);
+    let applies = bare != s.cols_padded;
+    s.cols_padded = bare;
+    applies
+}
+
+/// M12: floor of the scale count where the last block is short.
+pub(super) fn scale_count_floored(plan: &mut Plan) -> bool {
+    let width = plan.width_padded;
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else { return false };
+    let applies = width % s.col_block != 0;
+    s.cols_padded = width / s.col_block;
+    applies
+}
+
+/// M13: scale rows counted over both halves at once: ceil(2N/128) instead of 2 ceil(N/128).
+pub(super) fn scale_rows_fused(plan: &mut Plan) -> bool {
+    let (halves, width) = (plan.dims.halves, plan.width_padded);
+    let Some(s) = plan.w13_scale.as_mut().filter(|s| s.row_block > 1) else { return false };
+    let fused = halves.saturating_mul(width).div_ceil(s.row_block);
+    let applies = fused != s.rows_padded;
+    s.rows_padded = fused;
+    applies
+}
+
+/// M14: an alignment in stored bytes read as elements: half the granule for packed weights.
+pub(super) fn bytes_read_as_elements(plan: &mut Plan) -> bool {
+    let halved = (plan.width_padded / 2).max(plan.width);
+    let applies = plan.weight.element().bits() == 4 && halved != plan.width_padded;
+    if applies {
+        plan.width_padded = halved;
+        plan.w13_rows = plan.dims.halves.saturating_mul(halved);
+    }
+    applies
+}
+
+/// M11: slices of an equally cut checkpoint taken at the padded stride.
+pub(super) fn padded_stride(plan: &mut Plan) -> bool {
+    let stride = plan.width_padded;
+    let shards = plan.parallel.tp / plan.parallel.ep;
+    let i = plan.dims.i;
+    let width = plan.width;
+    let mut changed = false;
+    for rank in &mut plan.ranks {
+        let start = (rank.rank % shards).saturating_mul(stride).min(i);
+        let len = width.min(i - start);
+        changed |= (rank.start, rank.len) != (start, len);
+        (rank.start, rank.len) = (start, len);
+    }
+    changed && plan.split != Split::Stride
+}
+
+/// The last rank's remainder is dropped.
+pub(super) fn remainder_dropped(plan: &mut Plan) -> bool {
+    let Some(last) = plan.ranks.last_mut().filter(|r| r.len > 0) else { return false };
+    last.len -= 1;
+    true
+}
+
+/// M32: the alignment constant of another kernel: one granule too many.
+pub(super) fn over_padded(plan: &mut Plan) -> bool {
+    let Some(wide) = plan.width_padded.checked_mul(2).filter(|_| plan.width_padded != plan.width) else {
+        return false;
+    };
+    plan.width_padded = wide;
+    plan.w13_rows = plan.dims.halves.saturating_mul(wide);
+    true
+}
+
+/// M39: the scale block is taken for floor(N / scale columns).
+pub(super) fn block_from_floor(plan: &mut Plan) -> bool {
+    let width = plan.width_padded;
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 1) else { return false };
+    let floored = (width / s.cols_padded.max(1)).max(1);
+    let applies = floored != s.col_block;
+    s.col_block = floored;
+    applies
+}
+
+/// M40: a count of scales passed where a count of elements is wanted.
+pub(super) fn scales_counted_twice(plan: &mut Plan) -> bool {
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 1) else { return false };
+    let counted = s.cols_padded.div_ceil(s.col_block);
+    let applies = counted != s.cols_padded;
+    s.cols_padded = counted;
+    applies
+}
+
+/// M41: a layer that the backend refuses is padded all the same.
+pub(super) fn refusal_ignored(plan: &mut Plan) -> bool {
+    let applies = plan.fit == Fit::Refused;
+    if applies {
+        plan.fit = Fit::Padded;
+        plan.violations.retain(|v| v.effect < Effect::Refused);
+    }
+    applies
+}
+
+/// Bytes of packed tensors computed as if an element took a byte.
+pub(super) fn packed_bytes_doubled(plan: &mut Plan) -> bool {
+    let applies = plan.weight.element().bits() == 4;
+    if applies {
+        plan.tensors[1].bytes = plan.tensors[1].bytes.saturating_mul(2);
+    }
+    applies
+}
+
+/// EP groups given overlapping experts.
+pub(super) fn experts_overlap(plan: &mut Plan) -> bool {
+    let applies = plan.layer == LayerKind::Routed && plan.parallel.ep > 1;
+    if applies {
+        for rank in &mut plan.ranks {
+            rank.expert_start = 0;
+        }
+    }
+    applies
+}

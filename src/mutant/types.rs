@@ -1,0 +1,36 @@
+//! What a mutant is.
+
+use crate::layout::{LayoutError, PackedInputs};
+use crate::plan::Plan;
+use crate::tensor::{Logical, Output};
+
+/// Where a mutant goes wrong. Each function answers whether it changed anything: a mutant that
+/// does not apply to a case leaves it alone.
+#[derive(Clone, Copy)]
+pub enum Stage {
+    /// The planner: sizes, ranges, scale grids.
+    Plan(fn(&mut Plan) -> bool),
+    /// The layout: bytes are packed as this plan says, and read as the true one says.
+    Layout(fn(&Plan) -> Option<Plan>),
+    /// The loader: bytes after a right packing.
+    Bytes(fn(&Plan, &mut PackedInputs) -> bool),
+    /// The second load into the same buffers.
+    Reload(fn(&Plan, &Logical, &mut PackedInputs) -> Result<bool, LayoutError>),
+    /// The kernel: its inputs' guards or its output.
+    Output(fn(&Plan, &mut PackedInputs, &mut Output) -> bool),
+}
+
+/// A deliberately wrong padding or subject, modelled on a fault that really happened.
+#[derive(Clone, Copy)]
+pub struct Mutant {
+    /// Kebab-case name.
+    pub name: &'static str,
+    /// What it does, in a clause.
+    pub meaning: &'static str,
+    /// Where it is known from.
+    pub source: &'static str,
+    /// Where it goes wrong.
+    pub stage: Stage,
+    /// The properties that claim to catch it.
+    pub caught_by: &'static [&'static str],
+}

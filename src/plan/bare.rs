@@ -1,0 +1,35 @@
+//! The plan of the same shards without padding: what a padded plan is compared with.
+
+use super::arith::padded;
+use super::derive::{group_needed, set_grids};
+use super::tensors::tensors;
+use super::{Plan, PlanError};
+use crate::rule::PadValue;
+use crate::terms::{Order, Place, Storage};
+
+/// `plan` with the same ranks and channels, but no padding beyond what the format itself needs
+/// to store whole scale groups, halves in checkpoint order and row-major scales.
+///
+/// # Errors
+/// [`PlanError::Overflow`]; cannot happen for a plan that was made.
+pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
+    let group = group_needed(plan.weight);
+    let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(1).max(1);
+    let mut bare = plan.clone();
+    bare.width = fullest;
+    bare.width_padded = padded("width", fullest, group)?;
+    bare.w13_rows = bare.dims.halves.saturating_mul(bare.width_padded);
+    bare.hidden_padded = padded("hidden", bare.dims.h, group)?;
+    bare.tokens_padded = bare.dims.t;
+    bare.order = Order::GateUp;
+    bare.place = Place::PerHalf;
+    bare.storage = Storage::Linear;
+    let block = |s: Option<super::ScalePlan>, rows: bool| {
+        s.map(|s| if rows { s.row_block } else { s.col_block }).filter(|&b| b > 1)
+    };
+    let local = (block(plan.w13_scale, true), block(plan.w2_scale, false));
+    set_grids(&mut bare, local, PadValue::Zero)?;
+    bare.violations.clear();
+    bare.tensors = tensors(&bare, 0)?;
+    Ok(bare)
+}
