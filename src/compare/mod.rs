@@ -5,9 +5,5 @@
 mod check;
 mod types;
 
-<<<<<<< HEAD
 pub use check::{compare, compare_outputs, same_bits};
-=======
-pub use check::{compare, compare_outputs};
->>>>>>> core
 pub use types::{Bound, Comparison, Difference, Shape};
