@@ -52,6 +52,12 @@ pub fn compare_outputs(wanted: &Output, actual: &Output, bound: &Bound<'_>) -> C
     )
 }
 
+/// Whether two runs of one subject gave the same bits, zeros of either sign alike.
+pub fn same_bits(wanted: &Output, actual: &Output) -> Comparison {
+    let why = "the same operations in the same order".into();
+    compare_outputs(wanted, actual, &Bound::EqualBits { why })
+}
+
 fn walk(
     wanted_shape: Shape,
     wanted_len: usize,

@@ -5,5 +5,5 @@
 mod check;
 mod types;
 
-pub use check::{compare, compare_outputs};
+pub use check::{compare, compare_outputs, same_bits};
 pub use types::{Bound, Comparison, Difference, Shape};

@@ -10,6 +10,9 @@ use crate::terms::{Bias, Extent, Route};
 /// largest layer that the benches run (604 MB of f32 weights).
 pub const BYTES_MAX: u64 = 1 << 31;
 
+/// A tensor, the keys and values of its sizes, and the bytes of an element.
+type Wanted = (&'static str, [(&'static str, u64); 3], u64);
+
 /// Blocks of an axis of `n` elements.
 pub(super) fn blocks(extent: Extent, n: u64) -> u64 {
     match extent {
@@ -23,7 +26,7 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
     let Case { t, e, k, h, i, .. } = *case;
     let halves = case.act.halves();
     let element = case.w.element().bits().div_ceil(8);
-    let mut wanted: Vec<(&'static str, [(&'static str, u64); 3], u64)> = vec![
+    let mut wanted: Vec<Wanted> = vec![
         ("w13", [("e", e), ("h", h), ("i", i)], halves * element),
         ("w2", [("e", e), ("h", h), ("i", i)], element),
         ("x", [("t", t), ("h", h), ("", 1)], 4),

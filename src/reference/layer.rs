@@ -33,6 +33,8 @@ pub struct Reference {
     /// f32 may make of both. At most 1: an f32 router may rightly choose other experts. Ties of
     /// equal inputs do not count; both sides give them to the lower id.
     pub route_gap: Vec<f64>,
+    /// Per token: whether an f32 router may rightly choose other experts (`route_gap` at most 1).
+    pub ambiguous: Vec<bool>,
 }
 
 impl Reference {
@@ -40,11 +42,6 @@ impl Reference {
     pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u); first projection e = g(h+8) (|x||w| + |b|) + |dx||w|; \
         activation eh = L e (|B| + dB) + |A| dB + evaluation, + 2^-8 if rounded to bf16, + 2^-4 if quantised to E4M3; \
         second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|";
-
-    /// Whether an f32 router may choose other experts for this token.
-    pub fn ambiguous(&self, token: usize) -> bool {
-        self.route_gap.get(token).is_some_and(|&gap| gap <= 1.0)
-    }
 }
 
 /// Computes the layer of a case from its logical tensors.
@@ -77,6 +74,7 @@ pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceE
         ids: routing.ids,
         weights: routing.weights,
         exact: sums.exact,
+        ambiguous: routing.gaps.iter().map(|&gap| gap <= 1.0).collect(),
         route_gap: routing.gaps,
     })
 }
