@@ -33,7 +33,7 @@ fn against(truth: &Reference, output: &Output) -> (Tier, crate::compare::Compari
     }
     let mut limits = truth.bound.clone();
     for token in 0..output.tokens {
-        if truth.ambiguous(token) {
+        if truth.ambiguous[token] {
             limits[token * output.hidden..(token + 1) * output.hidden].fill(f64::MAX);
         }
     }
@@ -287,7 +287,7 @@ pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         trial.done(packed);
         let truth = truth(case, &logical)?;
         let k = case.k as usize;
-        for token in (0..output.tokens).filter(|&t| !truth.ambiguous(t)) {
+        for token in (0..output.tokens).filter(|&t| !truth.ambiguous[t]) {
             let at = token * k..(token + 1) * k;
             let (wanted, actual) = (&truth.ids[at.clone()], &output.ids[at.clone()]);
             if wanted != actual {
