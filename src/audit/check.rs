@@ -5,12 +5,14 @@
 
 use super::types::{Audit, Difference, Fault};
 use crate::layout::{
-    Address, LayoutError, Map, PackedInputs, Place3, for_each, for_each_storage_pad, logical_of,
-    map, pad_code, roles,
+    Address, LayoutError, Map, PackedInputs, Place3, for_each_storage_pad, for_each_stretch,
+    logical_of, map, pad_code, roles,
 };
 use crate::num::Dtype;
 use crate::plan::{Plan, Role};
 use crate::tensor::{Logical, Tensor};
+use crate::terms::Storage;
+use std::ops::Range;
 
 /// Holds every byte of every tensor of every rank, and of the input, against the plan.
 ///
@@ -104,35 +106,46 @@ impl TensorAudit<'_> {
         }
         audit.checked_bytes += count(self.bytes.len());
         let rule = Inert::of(map);
-        for_each(map, |physical, at, logical| {
-            let actual = map.grid.read(self.bytes, at);
-            let Some(logical) = logical else {
-                audit.pads += 1;
-                match rule.judge(actual) {
-                    Judgement::Inert => {}
-                    Judgement::MinusZero => audit.minus_zero_pads += 1,
-                    Judgement::Loud => {
-                        let wanted = self.pad_code;
-                        self.report(audit, rule.fault(), physical, None, at, wanted, actual);
+        for_each_stretch(map, |e, r, cols, logical| match logical {
+            None => {
+                audit.pads += count(cols.len());
+                if cols.is_empty() {
+                    return;
+                }
+                if self.plainly_padded(&rule, e, r, cols.clone()) {
+                    return;
+                }
+                for c in cols {
+                    let at = map.address(e, r, c);
+                    let actual = map.grid.read(self.bytes, at);
+                    match rule.judge(actual) {
+                        Judgement::Inert => {}
+                        Judgement::MinusZero => audit.minus_zero_pads += 1,
+                        Judgement::Loud => {
+                            let (fault, wanted) = (rule.fault(), self.pad_code);
+                            self.report(audit, fault, (e, r, c), None, at, wanted, actual);
+                        }
                     }
                 }
-                return;
-            };
-            let Some(source) = self.source else {
-                return;
-            };
-            audit.elements += 1;
-            let wanted = self.wanted(source, logical);
-            if wanted != actual {
-                self.report(
-                    audit,
-                    Fault::Element,
-                    physical,
-                    Some(logical),
-                    at,
-                    wanted,
-                    actual,
-                );
+            }
+            Some((l_e, l_r, l_c)) => {
+                let Some(source) = self.source else {
+                    return;
+                };
+                audit.elements += count(cols.len());
+                if self.same(source, (e, r), cols.clone(), (l_e, l_r, l_c)) {
+                    return;
+                }
+                for (n, c) in cols.enumerate() {
+                    let at = map.address(e, r, c);
+                    let logical = (l_e, l_r, l_c + n);
+                    let actual = map.grid.read(self.bytes, at);
+                    let wanted = self.wanted(source, logical);
+                    if wanted != actual {
+                        let fault = Fault::Element;
+                        self.report(audit, fault, (e, r, c), Some(logical), at, wanted, actual);
+                    }
+                }
             }
         });
         for_each_storage_pad(map, |physical, at| {
@@ -144,12 +157,65 @@ impl TensorAudit<'_> {
         });
     }
 
-    /// The code of a logical element.
-    #[inline]
-    fn wanted(&self, source: &[u8], (e, r, c): Place3) -> u32 {
+    /// Whether a stretch of padding holds the plan's code, inert; false leaves it open.
+    fn plainly_padded(&self, rule: &Inert, e: usize, r: usize, cols: Range<usize>) -> bool {
+        let grid = self.map.grid;
+        let code = self.pad_code;
+        if grid.storage != Storage::Linear || !matches!(rule.judge(code), Judgement::Inert) {
+            return false;
+        }
+        let start = grid.index(e, r, cols.start);
+        let end = start + cols.len();
+        if grid.bits < 8 {
+            let both = (code | code << 4).to_le_bytes()[0];
+            let whole = start.div_ceil(2)..(end / 2).max(start.div_ceil(2));
+            let edge = |n: usize| grid.read(self.bytes, grid.address(n)) == code;
+            return self.bytes[whole].iter().all(|&b| b == both) && edge(start) && edge(end - 1);
+        }
+        let wide = grid.bits / 8;
+        code == 0 && self.bytes[start * wide..end * wide].iter().all(|&b| b == 0)
+    }
+
+    /// Whether a stretch holds the logical elements from `logical` on; false leaves it open.
+    fn same(
+        &self,
+        source: &[u8],
+        (e, r): (usize, usize),
+        cols: Range<usize>,
+        logical: Place3,
+    ) -> bool {
+        let grid = self.map.grid;
+        let (len, first) = (cols.len(), self.source_index(logical));
+        match (grid.storage, grid.bits) {
+            (Storage::Linear, 4) => {
+                let start = grid.index(e, r, cols.start);
+                let codes = source[first..first + len].iter().enumerate();
+                let stored = |n: usize| {
+                    let at = grid.address(start + n);
+                    (self.bytes[at.byte] >> at.shift) & 0xf
+                };
+                codes.fold(0, |differ, (n, &code)| differ | (code ^ stored(n))) == 0
+            }
+            (Storage::Linear, bits) => {
+                let wide = bits / 8;
+                let start = grid.index(e, r, cols.start) * wide;
+                self.bytes[start..start + len * wide] == source[first * wide..(first + len) * wide]
+            }
+            (Storage::Tiled128x4, _) => false,
+        }
+    }
+
+    /// Where a logical element is in its tensor.
+    fn source_index(&self, (e, r, c): Place3) -> usize {
         let rows = self.map.rows.logical_len();
         let cols = self.map.cols.logical_len();
-        let index = (e * rows + r) * cols + c;
+        (e * rows + r) * cols + c
+    }
+
+    /// The code of a logical element.
+    #[inline]
+    fn wanted(&self, source: &[u8], logical: Place3) -> u32 {
+        let index = self.source_index(logical);
         match self.map.grid.bits {
             4 | 8 => u32::from(source[index]),
             16 => u32::from(source[2 * index]) | u32::from(source[2 * index + 1]) << 8,

@@ -66,6 +66,40 @@ proptest! {
     }
 
     #[test]
+    fn one_loud_padding_element_is_found_wherever_it_is(sample in samples(), pick in any::<u64>()) {
+        for role in [Role::W13, Role::W2] {
+            let mut it = packed(sample);
+            let rank = (pick >> 8) as usize % it.0.ranks.len();
+            let map = map(&it.0, role, rank).expect("laid out");
+            // Where padding meets elements, and anywhere.
+            let mut pads = Vec::new();
+            let mut borders = Vec::new();
+            let mut last = true;
+            for_each(&map, |physical, at, l| {
+                if l.is_none() {
+                    pads.push((physical, at));
+                    if last {
+                        borders.push((physical, at));
+                    }
+                }
+                last = l.is_some();
+            });
+            for places in [pads, borders] {
+                let n = (pick >> 16) as usize % places.len().max(1);
+                let Some(&(physical, at)) = places.get(n) else { continue };
+                let tensor = it.2.ranks[rank].get_mut(role).expect("packed");
+                let before = map.grid.read(tensor.bytes(), at);
+                map.grid.write(tensor.bytes_mut(), at, 1);
+                let found = run(&it);
+                assert_eq!((found.differing, only_fault(&found)), (1, Fault::Pad));
+                assert_eq!(found.first[0].physical, Some(physical));
+                let tensor = it.2.ranks[rank].get_mut(role).expect("packed");
+                map.grid.write(tensor.bytes_mut(), at, before);
+            }
+        }
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic(sample in samples(), bytes in prop::collection::vec(any::<u8>(), 0..600), fit in any::<bool>()) {
         let plan = sample.plan();
         for role in Role::ALL {
@@ -112,6 +146,32 @@ fn loud_padding_of_each_kind_is_named() {
         assert_eq!(only_fault(&found), wanted, "{}", role.name());
         assert_eq!(found.differing, pads);
         assert_eq!(found.first.len() as u64, pads.min(10));
+    }
+}
+
+#[test]
+fn a_lone_loud_nibble_is_found_at_every_padding_place_of_odd_rows() {
+    let mut it = packed(Sample {
+        e: 1,
+        h: 4,
+        i: 3,
+        tp: 1,
+        hidden: 7,
+        width: 5,
+        ..Sample::default()
+    });
+    for role in [Role::W13, Role::W2] {
+        let map = map(&it.0, role, 0).expect("laid out");
+        let mut pads = Vec::new();
+        for_each(&map, |_, at, l| pads.extend(l.is_none().then_some(at)));
+        assert!(!pads.is_empty());
+        for at in pads {
+            let tensor = it.2.ranks[0].get_mut(role).expect("packed");
+            map.grid.write(tensor.bytes_mut(), at, 1);
+            assert_eq!(run(&it).differing, 1, "{} {at:?}", role.name());
+            let tensor = it.2.ranks[0].get_mut(role).expect("packed");
+            map.grid.write(tensor.bytes_mut(), at, 0);
+        }
     }
 }
 

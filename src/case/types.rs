@@ -1,7 +1,8 @@
 //! The case itself.
 
 use crate::terms::{
-    ActQuant, Activation, Bias, Fill, Nibble, Order, Place, Route, Split, Storage, WeightFormat,
+    ActQuant, Activation, Bias, Fill, Nibble, Numerics, Order, Place, Route, Split, Storage,
+    WeightFormat,
 };
 
 /// Everything needed to run one check. Sizes are logical, in elements.
@@ -119,6 +120,21 @@ impl Default for Case {
             scheme: Scheme::Spelled(PadSpec::default()),
             fill: Fill::Exact,
             seed: 0,
+        }
+    }
+}
+
+impl Case {
+    /// What the layer computes besides its sizes.
+    pub fn numerics(&self) -> Numerics {
+        Numerics {
+            route: self.route,
+            groups: self.groups,
+            keep: self.keep,
+            factor: self.factor,
+            qx: self.qx,
+            qh: self.qh,
+            mid_bf16: self.mid_bf16,
         }
     }
 }

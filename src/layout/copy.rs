@@ -1,6 +1,7 @@
 //! Packing and unpacking: loops over a map that copy runs as slices.
 
-use super::map::{Map, tile_col};
+use super::grid::tile_col;
+use super::map::Map;
 use crate::tensor::Tensor;
 use crate::terms::{Nibble, Storage};
 use std::ops::Range;
@@ -22,7 +23,21 @@ pub enum Pads {
 /// # Panics
 /// When `logical` is not the whole logical tensor of the map ([`super::pack_layer`] checks it).
 pub fn pack(map: &Map, name: &'static str, logical: &Tensor, pad_code: u32) -> Tensor {
-    let mut packed = Tensor::zeroed(name, &map.stored_shape(), map.grid.bits);
+    pack_zeroed(
+        map,
+        Tensor::zeroed(name, &map.stored_shape(), map.grid.bits),
+        logical,
+        pad_code,
+    )
+}
+
+/// [`pack`] into a tensor of zeros of the map's size.
+pub(super) fn pack_zeroed(
+    map: &Map,
+    mut packed: Tensor,
+    logical: &Tensor,
+    pad_code: u32,
+) -> Tensor {
     if pad_code != 0 {
         set_pads(map, &mut packed, Pads::Logical, pad_code);
     }
@@ -83,9 +98,7 @@ pub fn set_pads(map: &Map, packed: &mut Tensor, which: Pads, code: u32) {
     pad_rows(map, which, |e, r, cols| match (grid.storage, grid.bits) {
         (Storage::Linear, 4) => {
             let start = grid.index(e, r, cols.start);
-            for index in start..start + cols.len() {
-                grid.write(bytes, grid.address(index), code);
-            }
+            fill_codes(bytes, start, cols.len(), le[0] & 0xf, grid.nibble);
         }
         (Storage::Linear, bits) => {
             let b = bits / 8;
@@ -248,20 +261,41 @@ fn pack_codes(mut codes: &[u8], target: &mut [u8], mut start: usize, nibble: Nib
     let pairs = codes.len() / 2;
     let bytes = &mut target[start / 2..];
     let (whole, last) = codes.split_at(pairs * 2);
+    // A pair as one u16 has the first code in its low byte; this form vectorises.
+    let pairs_of = whole
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|&p| u16::from_le_bytes(p));
     match nibble {
         Nibble::Low => {
-            for (byte, pair) in bytes.iter_mut().zip(whole.as_chunks::<2>().0) {
-                *byte = (pair[0] & 0xf) | pair[1] << 4;
+            for (byte, pair) in bytes.iter_mut().zip(pairs_of) {
+                *byte = ((pair & 0xf) | ((pair >> 4) & 0xf0)).to_le_bytes()[0];
             }
         }
         Nibble::High => {
-            for (byte, pair) in bytes.iter_mut().zip(whole.as_chunks::<2>().0) {
-                *byte = pair[0] << 4 | (pair[1] & 0xf);
+            for (byte, pair) in bytes.iter_mut().zip(pairs_of) {
+                *byte = (((pair & 0xf) << 4) | ((pair >> 8) & 0xf)).to_le_bytes()[0];
             }
         }
     }
     if let Some(&last) = last.first() {
         put_nibble(&mut bytes[pairs], last, nibble == Nibble::High);
+    }
+}
+
+/// Repeats a code over elements `start..start + len` of a nibble tensor.
+fn fill_codes(target: &mut [u8], start: usize, len: usize, code: u8, nibble: Nibble) {
+    let end = start + len;
+    if len > 0 && start % 2 == 1 {
+        put_nibble(&mut target[start / 2], code, nibble == Nibble::Low);
+    }
+    let (first, last) = (start.div_ceil(2), end / 2);
+    if first < last {
+        target[first..last].fill(code | code << 4);
+    }
+    if end % 2 == 1 && end > start.next_multiple_of(2) {
+        put_nibble(&mut target[last], code, nibble == Nibble::High);
     }
 }
 

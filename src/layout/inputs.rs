@@ -1,6 +1,6 @@
 //! Everything a subject gets: the packed tensors of every rank.
 
-use super::copy::{pack, pack_into};
+use super::copy::{pack_into, pack_zeroed};
 use super::error::LayoutError;
 use super::map::{Map, map, roles};
 use crate::plan::{Plan, Role};
@@ -101,25 +101,60 @@ pub fn logical_of(logical: &Logical, role: Role) -> Option<&Tensor> {
 /// # Errors
 /// When the plan describes no layout, or the logical tensors are not of its sizes.
 pub fn pack_layer(plan: &Plan, logical: &Logical) -> Result<PackedInputs, LayoutError> {
+    pack_with(plan, logical, Vec::new(), None)
+}
+
+/// [`pack_layer`] in the memory of an earlier layer of any size: fresh pages cost more than
+/// packing does.
+///
+/// # Errors
+/// As [`pack_layer`].
+pub fn pack_layer_reusing(
+    plan: &Plan,
+    logical: &Logical,
+    old: PackedInputs,
+) -> Result<PackedInputs, LayoutError> {
+    pack_with(plan, logical, old.ranks, Some(old.x))
+}
+
+fn pack_with(
+    plan: &Plan,
+    logical: &Logical,
+    old: Vec<RankInputs>,
+    x: Option<Tensor>,
+) -> Result<PackedInputs, LayoutError> {
     let maps = maps(plan, logical)?;
+    let x = pad_input(plan, &logical.x, x)?;
+    let mut old = old.into_iter().fuse();
     let ranks = maps
         .iter()
         .map(|rank| {
-            let mut packed = RankInputs::default();
+            let mut packed = old.next().unwrap_or_default();
+            let mut spare = std::mem::take(&mut packed.tensors);
             for (map, tensor) in rank {
+                let (name, shape) = (map.role.name(), map.stored_shape());
+                let zeroed = zeroed(spare[slot(map.role)].take(), name, &shape, map.grid.bits);
                 let code = pad_code(plan, map.role);
-                packed.set(map.role, pack(map, map.role.name(), tensor, code));
+                packed.set(map.role, pack_zeroed(map, zeroed, tensor, code));
             }
             packed
         })
         .collect();
     Ok(PackedInputs {
-        x: pad_input(plan, &logical.x)?,
+        x,
         router: logical.router.clone(),
         ranks,
         x_scale: logical.x_scale,
         h_scale: logical.h_scale,
     })
+}
+
+/// A tensor of zeros, in the memory of a spare one if there is one.
+fn zeroed(spare: Option<Tensor>, name: &'static str, shape: &[usize], bits: usize) -> Tensor {
+    match spare {
+        Some(spare) => spare.recycled(name, shape, bits),
+        None => Tensor::zeroed(name, shape, bits),
+    }
 }
 
 /// Packs over the tensors of an earlier call with a plan of the same sizes: a reload.
@@ -153,7 +188,7 @@ pub fn pack_layer_into(
             }
         }
     }
-    packed.x = pad_input(plan, &logical.x)?;
+    packed.x = pad_input(plan, &logical.x, None)?;
     packed.router.clone_from(&logical.router);
     packed.x_scale = logical.x_scale;
     packed.h_scale = logical.h_scale;
@@ -207,7 +242,7 @@ fn within_ceiling(tensor: &'static str, bytes: u64) -> Result<(), LayoutError> {
 }
 
 /// The input with padding rows and columns of zeros.
-fn pad_input(plan: &Plan, x: &Tensor) -> Result<Tensor, LayoutError> {
+fn pad_input(plan: &Plan, x: &Tensor, spare: Option<Tensor>) -> Result<Tensor, LayoutError> {
     let (tokens, hidden) = (plan.tokens_padded, plan.hidden_padded);
     let elements = tokens.saturating_mul(hidden);
     within_ceiling("x", elements.saturating_mul(4))?;
@@ -229,7 +264,7 @@ fn pad_input(plan: &Plan, x: &Tensor) -> Result<Tensor, LayoutError> {
     if index(plan.dims.t) > tokens {
         return Err(size_error("padded rows", index(plan.dims.t), tokens));
     }
-    let mut padded = Tensor::zeroed("x", &[tokens, hidden], 32);
+    let mut padded = zeroed(spare, "x", &[tokens, hidden], 32);
     let width = index(plan.dims.h);
     if width > 0 {
         let rows = padded.f32s_mut().chunks_exact_mut(hidden);

@@ -118,6 +118,70 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn packing_in_the_memory_of_another_layer_leaves_no_trace_of_it(
+        sample in samples(),
+        other in samples(),
+    ) {
+        let (plan, other) = (sample.plan(), other.plan());
+        let layer = logical(&plan);
+        let wanted = pack_layer(&plan, &layer).expect("a sample is packed");
+        let mut old = pack_layer(&other, &logical(&other)).expect("a sample is packed");
+        for rank in &mut old.ranks {
+            for role in Role::ALL {
+                if let Some(tensor) = rank.get_mut(role) {
+                    tensor.bytes_mut().fill(0x5A);
+                    tensor.break_guard();
+                }
+            }
+        }
+        let mut reused = pack_layer_reusing(&plan, &layer, old).expect("a sample is packed");
+        assert!(reused.guards_intact());
+        assert!(same(&wanted, &reused));
+        for rank in &mut reused.ranks {
+            for role in Role::ALL {
+                if let Some(tensor) = rank.get_mut(role) {
+                    tensor.bytes_mut().fill(0x5A);
+                }
+            }
+        }
+        pack_layer_into(&plan, &layer, &mut reused).expect("a sample is packed");
+        assert!(same(&wanted, &reused));
+    }
+
+    #[test]
+    fn stretches_cover_the_padded_grid_as_the_map_does(sample in samples()) {
+        let plan = sample.plan();
+        for role in roles(&plan) {
+            let map = map(&plan, role, 0).expect("laid out");
+            let mut one = Vec::new();
+            for_each(&map, |p, _, l| one.push((p, l)));
+            let mut other = Vec::new();
+            for_each_stretch(&map, |e, r, cols, l| {
+                other.extend(cols.enumerate().map(|(n, c)| {
+                    ((e, r, c), l.map(|(e, r, c)| (e, r, c + n)))
+                }));
+            });
+            assert!(one == other, "{}", role.name());
+        }
+    }
+}
+
+/// Equal bytes everywhere; tensors of NaN bits are not equal as numbers, nor need capacities be.
+fn same(a: &PackedInputs, b: &PackedInputs) -> bool {
+    let bytes = |p: &PackedInputs| {
+        let tensors = p.ranks.iter().flat_map(|r| r.iter().map(|(_, t)| t));
+        tensors
+            .chain([&p.x])
+            .map(|t| (t.name(), t.shape().to_vec(), t.bits(), t.bytes().to_vec()))
+            .collect::<Vec<_>>()
+    };
+    bytes(a) == bytes(b)
+}
+
 /// The row order of w13 as a reader sees it: logical rows, `-` for padding.
 fn rows_of(sample: Sample, rank: usize) -> Vec<Option<usize>> {
     let map = map(&sample.plan(), Role::W13, rank).expect("laid out");

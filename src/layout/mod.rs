@@ -5,6 +5,7 @@
 mod axis;
 mod copy;
 mod error;
+mod grid;
 mod inputs;
 mod map;
 mod visit;
@@ -17,6 +18,9 @@ pub(crate) mod samples;
 pub use axis::{Axis, Run};
 pub use copy::{Pads, pack, pack_into, set_pads, unpack};
 pub use error::LayoutError;
-pub use inputs::{PackedInputs, RankInputs, logical_of, pack_layer, pack_layer_into, pad_code};
-pub use map::{Address, Grid, Map, map, roles};
-pub use visit::{Place3, for_each, for_each_storage_pad};
+pub use grid::{Address, Grid};
+pub use inputs::{
+    PackedInputs, RankInputs, logical_of, pack_layer, pack_layer_into, pack_layer_reusing, pad_code,
+};
+pub use map::{Map, map, roles};
+pub use visit::{Place3, for_each, for_each_storage_pad, for_each_stretch};

@@ -1,7 +1,10 @@
 //! Visiting every stored position of a tensor, for audits and mutants: no slices, no haste.
 
+use super::axis::Axis;
 use super::copy::{Pads, pad_rows};
-use super::map::{Address, Map};
+use super::grid::Address;
+use super::map::Map;
+use std::ops::Range;
 
 /// A position: expert, row, column.
 pub type Place3 = (usize, usize, usize);
@@ -33,4 +36,34 @@ pub fn for_each_storage_pad(map: &Map, mut f: impl FnMut(Place3, Address)) {
             f((e, r, c), map.address(e, r, c));
         }
     });
+}
+
+/// Calls `f(expert, row, columns, logical)` for every stretch of a row of the padded grid that
+/// is padding, or holds consecutive logical elements from `logical` on; in physical order.
+pub fn for_each_stretch(map: &Map, mut f: impl FnMut(usize, usize, Range<usize>, Option<Place3>)) {
+    let [experts, rows, cols] = map.shape();
+    let stretches = stretches(&map.cols);
+    for e in 0..experts {
+        let e_l = map.experts.to_logical(e);
+        for r in 0..rows {
+            let Some((e_l, r_l)) = e_l.zip(map.rows.to_logical(r)) else {
+                f(e, r, 0..cols, None);
+                continue;
+            };
+            for (range, c_l) in &stretches {
+                f(e, r, range.clone(), c_l.map(|c| (e_l, r_l, c)));
+            }
+        }
+    }
+}
+
+/// An axis as its runs and gaps, in physical order.
+fn stretches(axis: &Axis) -> Vec<(Range<usize>, Option<usize>)> {
+    let runs = axis.runs().iter();
+    let mut all: Vec<_> = runs
+        .map(|r| (r.physical..r.physical + r.len, Some(r.logical)))
+        .chain(axis.gaps().map(|gap| (gap, None)))
+        .collect();
+    all.sort_unstable_by_key(|(range, _)| range.start);
+    all
 }

@@ -3,8 +3,18 @@
 //!
 //! It must not allocate tensors or touch floats. Layer 3.
 
+mod arith;
+mod derive;
+mod entry;
+mod scales;
+mod sizes;
+mod split;
+mod tensors;
 mod types;
 
+pub use derive::plan_layer;
+pub use entry::{aligned_tp, layers, plan, plan_under, spelled_rule};
+pub use split::{Cut, cut};
 pub use types::{
     Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Role, ScalePlan, TensorPlan,
     Unit, Violation,

@@ -19,12 +19,10 @@ pub enum PlanError {
         terms: String,
     },
     /// A rule id that no loaded rule has.
-    #[error("unknown rule `{id}`{hint}")]
+    #[error("{sentence}")]
     UnknownRule {
-        /// What was asked for.
-        id: String,
-        /// Nearest ids, as text to append.
-        hint: String,
+        /// The rule set's own sentence, with the nearest ids.
+        sentence: String,
     },
     /// A size or degree that makes no layer.
     #[error("{key}={value}: {why}")]

@@ -1,0 +1,361 @@
+//! Reads a model from a file, a directory or a built-in name.
+//!
+//! It must not know rules or parallelism. Layer 2.
+
+use super::doc::{Doc, cut, shown};
+use super::error::{ModelError, NotMoe};
+use super::facts::{Grade, Model};
+use super::{activation, builtin, family, json, layers, quant, router};
+use crate::terms::{Bias, nearest};
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+/// Largest file that is read: the largest config of a real model is below 1 MiB.
+pub const FILE_LIMIT: u64 = 64 << 20;
+/// Largest size taken, so that products of two sizes stay far below 2^128 and of real ones below 2^64.
+pub const SIZE_LIMIT: u64 = 1 << 40;
+/// Most layers taken; real models have a hundred.
+pub const LAYER_LIMIT: u64 = 1 << 10;
+
+const CONFIG: &str = "config.json";
+const BESIDE: &str = "hf_quant_config.json";
+
+const EXPERTS: &[&str] = &[
+    "num_experts",
+    "n_routed_experts",
+    "num_local_experts",
+    "moe_num_experts",
+    "num_routed_experts",
+    "ffn_config.moe_num_experts",
+];
+const TOP_K: &[&str] = &[
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_topk",
+    "moe_top_k",
+    "moe_k",
+    "num_selected_experts",
+    "ffn_config.moe_top_k",
+];
+const HIDDEN: &[&str] = &["hidden_size", "d_model", "n_embd"];
+const LATENT: &[&str] = &["moe_latent_size", "routed_expert_hidden_size"];
+const WIDTH: &[&str] = &[
+    "moe_intermediate_size",
+    "expert_ffn_hidden_size",
+    "moe_ffn_hidden_size",
+    "ffn_config.ffn_hidden_size",
+];
+/// Where multimodal configs keep their language model's.
+const NESTED: &[&str] = &[
+    "text_config",
+    "llm_config",
+    "language_config",
+    "language_model",
+    "thinker_config.text_config",
+];
+
+/// Reads a config file, a directory that holds one, or a built-in model.
+///
+/// What exists as a path is read as one; built-in names are taken in any case, with or without
+/// the organisation before them.
+pub fn load(path_or_name: &str) -> Result<Model, ModelError> {
+    let path = Path::new(path_or_name);
+    if path.is_dir() {
+        return match text(&path.join(CONFIG).to_string_lossy())? {
+            Some(json) => parse_beside(&json, &path.join(CONFIG), path_or_name),
+            None => Err(ModelError::NoConfig {
+                dir: path_or_name.to_owned(),
+            }),
+        };
+    }
+    match text(path_or_name)? {
+        Some(json) => parse_beside(&json, path, path_or_name),
+        None => builtin::find(path_or_name)
+            .cloned()
+            .ok_or_else(|| missing(path_or_name)),
+    }
+}
+
+/// The error for an argument that is neither a path nor a name.
+fn missing(given: &str) -> ModelError {
+    let given_lower = given.to_ascii_lowercase();
+    if given_lower.ends_with(".json") || given.starts_with(['/', '.', '~']) || given.is_empty() {
+        return ModelError::NoFile {
+            given: format!("`{}`", cut(given, 400).escape_debug()),
+        };
+    }
+    let names: Vec<String> = builtin::builtin().iter().map(|m| m.name.clone()).collect();
+    let all = builtin::names();
+    let lower: Vec<String> = all
+        .iter()
+        .map(|(name, _)| name.to_ascii_lowercase())
+        .collect();
+    let short = given_lower.rsplit('/').next().unwrap_or_default();
+    let near = nearest(short, &lower)
+        .and_then(|near| lower.iter().position(|name| name == near))
+        .map(|at| all[at].1.name.clone());
+    ModelError::NoModel {
+        given: cut(given, 400).escape_debug().to_string(),
+        near,
+        names,
+    }
+}
+
+/// Parses a file's text, with the quantisation file that may lie beside it.
+fn parse_beside(json: &str, path: &Path, given: &str) -> Result<Model, ModelError> {
+    let file = path.to_string_lossy();
+    let beside = path.with_file_name(BESIDE);
+    let quant = match path.file_name().is_some_and(|name| name == CONFIG) {
+        true => text(&beside.to_string_lossy())?,
+        false => None,
+    };
+    let model = parse(json, &file, quant.as_deref())?;
+    Ok(Model {
+        source: given.to_owned(),
+        ..model
+    })
+}
+
+/// The text of a file, none if there is no such file.
+fn text(file: &str) -> Result<Option<String>, ModelError> {
+    let io = |source| ModelError::Io {
+        file: file.to_owned(),
+        source,
+    };
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        // A name with a NUL, or longer than names may be, is no file's.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::InvalidFilename
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(io(error)),
+    };
+    let mut bytes = Vec::new();
+    opened
+        .take(FILE_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(ModelError::TooBig {
+            file: file.to_owned(),
+            limit: FILE_LIMIT,
+        });
+    }
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|error| ModelError::NotUtf8 {
+            file: file.to_owned(),
+            at: error.utf8_error().valid_up_to(),
+        })
+}
+
+/// The top object of a JSON text.
+fn object(json: &str, file: &str) -> Result<Map<String, Value>, ModelError> {
+    let parsed = json::parse(json).map_err(|source| ModelError::Json {
+        file: file.to_owned(),
+        source,
+    })?;
+    match parsed {
+        Value::Object(map) => Ok(map),
+        other => Err(ModelError::NotObject {
+            file: file.to_owned(),
+            key: "the top level".to_owned(),
+            value: shown(&other),
+        }),
+    }
+}
+
+/// Reads the text of a `config.json`; `file` is its path for messages, `hf_quant` the text of
+/// the `hf_quant_config.json` beside it.
+pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, ModelError> {
+    let map = object(json, file)?;
+    let beside_file = Path::new(file).with_file_name(BESIDE);
+    let beside_file = beside_file.to_string_lossy();
+    let beside_map = hf_quant
+        .map(|text| object(text, &beside_file))
+        .transpose()?;
+    let root = Doc {
+        file,
+        path: "",
+        map: &map,
+        lists: false,
+    };
+    let beside = beside_map.as_ref().map(|map| Doc {
+        file: &beside_file,
+        map,
+        ..root
+    });
+    read(root, beside)
+}
+
+/// Reads the facts out of a config.
+fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
+    let doc = scope(root)?;
+    let architectures: Vec<&str> = [root, doc]
+        .iter()
+        .flat_map(|d| strings(d, "architectures"))
+        .collect();
+    let kind = |d: &Doc<'_>| -> Result<String, ModelError> {
+        Ok(d.word(&["model_type"])?
+            .map_or(String::new(), |(_, t)| cut(t, 200)))
+    };
+    let (outer, inner) = (kind(&root)?, kind(&doc)?);
+    let family = family::find(&[&inner, &outer], &architectures);
+    let doc = Doc {
+        lists: family.lists,
+        ..doc
+    };
+
+    let mut notes = Vec::new();
+    let (_, model_hidden) = doc.need(HIDDEN, "hidden size", "")?;
+    let hidden = doc
+        .number(LATENT, 1)?
+        .map_or(model_hidden, |(_, latent)| latent);
+    let (_, experts) = doc.need(EXPERTS, "number of experts", "")?;
+    let top_k = doc.need(TOP_K, "number of experts per token", "")?;
+    if top_k.1 > experts {
+        let (file, key) = (doc.file.to_owned(), doc.name(top_k.0));
+        return Err(ModelError::TopK {
+            file,
+            key,
+            top_k: top_k.1,
+            experts,
+            groups: 1,
+            keep: 1,
+        });
+    }
+    let intermediate = width(&doc, &family)?;
+    let layers = layers::read(&doc, &mut notes)?;
+    let activation = activation::read(&doc, &family)?;
+    let router = router::read(&doc, &family, experts, top_k, &mut notes)?;
+    let shared = layers::shared(&doc, &family, intermediate)?;
+    let dense = layers::dense(&doc, &family, &layers, &mut notes)?;
+    // The experts' dtype is written where the experts are; the quantisation at the top mostly.
+    let quant = quant::read(&[root, doc], beside.as_ref(), &family, &layers, &mut notes)?;
+
+    let architecture = architectures.first().map_or(String::new(), |a| cut(a, 200));
+    let model_type = if outer.is_empty() { inner } else { outer };
+    Ok(Model {
+        name: name(&root, &architecture, &model_type),
+        source: root.file.to_owned(),
+        grade: Grade::File,
+        architecture,
+        model_type,
+        hidden,
+        model_hidden,
+        intermediate,
+        experts,
+        top_k: top_k.1,
+        activation,
+        route: router.route,
+        groups: router.groups,
+        keep: router.keep,
+        factor: router.factor,
+        bias: if family.oai { Bias::Both } else { Bias::None },
+        interleaved: family.oai,
+        shared,
+        dense,
+        mtp_layers: layers.mtp,
+        moe_layers: layers.moe.len() as u64,
+        layers: layers.total,
+        attention_heads: doc.perhaps(&["num_attention_heads", "n_heads", "n_head"])?,
+        kv_heads: doc.perhaps(&["num_key_value_heads", "attn_config.kv_n_heads"])?,
+        vocab: doc.perhaps(&["vocab_size"])?,
+        quant,
+        notes,
+    })
+}
+
+/// The object that counts experts: the language model's, else the top one.
+fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
+    let mut looked = Vec::new();
+    let mut found = None;
+    for path in NESTED {
+        let Some(Value::Object(map)) = root.get(path) else {
+            continue;
+        };
+        let nested = Doc { path, map, ..root };
+        looked.push((*path).to_owned());
+        if found.is_none() && nested.first(EXPERTS).is_some() {
+            found = Some(nested);
+        }
+    }
+    let found = found.or_else(|| root.first(EXPERTS).map(|_| root));
+    let file = root.file.to_owned();
+    let Some(doc) = found else {
+        let keys = EXPERTS
+            .iter()
+            .copied()
+            .filter(|key| !key.contains('.'))
+            .collect();
+        return Err(ModelError::NotMoe {
+            file,
+            why: NotMoe::NoKey {
+                keys,
+                scopes: looked,
+            },
+        });
+    };
+    if doc.flag(&["enable_moe_block"])? == Some(false) {
+        let key = doc.name("enable_moe_block");
+        return Err(ModelError::NotMoe {
+            file,
+            why: NotMoe::SwitchedOff { key },
+        });
+    }
+    Ok(doc)
+}
+
+/// The routed expert's width.
+fn width(doc: &Doc<'_>, family: &family::Family) -> Result<u64, ModelError> {
+    const WHAT: &str = "width of an expert";
+    if family.wide && doc.first(WIDTH).is_none() {
+        return Ok(doc.need(&["intermediate_size"], WHAT, "")?.1);
+    }
+    let note = match doc.first(&["intermediate_size"]) {
+        Some(_) => {
+            " (intermediate_size is the expert's width in some families, but this one is not known to be of them)"
+        }
+        None => "",
+    };
+    Ok(doc.need(WIDTH, WHAT, note)?.1)
+}
+
+fn strings<'a>(doc: &Doc<'a>, key: &str) -> Vec<&'a str> {
+    match doc.get(key) {
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(one)) => vec![one],
+        _ => Vec::new(),
+    }
+}
+
+/// A name for the model: its directory's, else what the config calls itself.
+fn name(root: &Doc<'_>, architecture: &str, model_type: &str) -> String {
+    let path = Path::new(root.file);
+    let directory = path
+        .file_name()
+        .filter(|name| *name == CONFIG)
+        .and_then(|_| path.parent()?.file_name()?.to_str())
+        // A snapshot directory of the hub's cache is named by a commit.
+        .filter(|name| name.len() != 40 || !name.bytes().all(|b| b.is_ascii_hexdigit()));
+    let own = root.get("_name_or_path").and_then(Value::as_str);
+    let own = own.and_then(|n| n.trim_end_matches('/').rsplit('/').next());
+    let candidates = [directory, own, Some(architecture), Some(model_type)];
+    let found = candidates
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty());
+    cut(found.unwrap_or("model"), 200)
+}

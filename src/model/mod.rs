@@ -1,0 +1,22 @@
+//! Reads a Hugging Face `config.json`, or a built-in model, into the facts a plan needs.
+//!
+//! It must not know rules, parallelism or padding. Layer 2; uses `num` and `terms`.
+
+mod activation;
+mod builtin;
+mod doc;
+mod error;
+mod facts;
+mod family;
+mod ignore;
+mod json;
+mod layers;
+mod load;
+mod methods;
+mod quant;
+mod router;
+
+pub use builtin::builtin;
+pub use error::{ModelError, NotMoe};
+pub use facts::{Grade, Model, Quant};
+pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};

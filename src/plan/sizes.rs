@@ -1,0 +1,190 @@
+//! The size formulas: rows of w13 and columns of w2 as each version of a stack computes them
+//! (facts/upstream-padding.md 1.9).
+
+use super::PlanError;
+use super::arith::{padded, product};
+use crate::rule::Sizes;
+
+/// Rows of w13 and width of w2, both in elements.
+pub(super) struct Formula {
+    pub(super) w13_rows: u64,
+    pub(super) width_padded: u64,
+}
+
+/// Alignment of AITER's `get_moe_weight_sizes`, in stored units (facts/upstream-padding.md 1.2 A1).
+const AITER_ALIGN: u64 = 128;
+
+/// What `sizes` computes for a per-rank `width`; `consistent` is the split's padded width.
+pub(super) fn formula(
+    sizes: Sizes,
+    width: u64,
+    consistent: u64,
+    halves: u64,
+    packed: bool,
+) -> Result<Formula, PlanError> {
+    let (published, fp4_dtype) = match sizes {
+        Sizes::Consistent => {
+            let w13_rows = product("w13 rows", &[halves, consistent])?;
+            return Ok(Formula {
+                w13_rows,
+                width_padded: consistent,
+            });
+        }
+        Sizes::AiterPublished => (true, true),
+        Sizes::AiterPublishedNoFp4 => (true, false),
+        Sizes::AiterShipped => (false, true),
+        Sizes::AiterShippedNoFp4 => (false, false),
+    };
+    // Floor division of the packed width: an odd element is dropped (facts/peers.md F4).
+    let stored = if packed { width / 2 } else { width };
+    let stored_padded = padded("w2 width", stored, AITER_ALIGN)?;
+    let factor = if packed { 2 } else { 1 };
+    let mut w13_rows = product("w13 rows", &[halves, width])?;
+    // Published: both corrections only where padding happened. Shipped: always.
+    if !published || stored != stored_padded {
+        if halves == 2 {
+            w13_rows = product("w13 rows", &[2, stored_padded])?;
+        }
+        if packed && fp4_dtype {
+            w13_rows = product("w13 rows", &[w13_rows, 2])?;
+        }
+    }
+    Ok(Formula {
+        w13_rows,
+        width_padded: product("w2 width", &[stored_padded, factor])?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(s: Sizes, width: u64, gated: bool, packed: bool) -> (u64, u64) {
+        let f = formula(s, width, width, if gated { 2 } else { 1 }, packed).unwrap();
+        (
+            f.w13_rows,
+            if packed {
+                f.width_padded / 2
+            } else {
+                f.width_padded
+            },
+        )
+    }
+
+    /// facts/upstream-padding.md 1.9, row by row; w2 in stored units as there.
+    #[test]
+    fn the_truth_table_of_the_survey_is_reproduced() {
+        use Sizes::*;
+        let rows = [
+            (
+                true,
+                false,
+                192,
+                AiterPublished,
+                (512, 256),
+                AiterShipped,
+                (512, 256),
+            ),
+            (
+                true,
+                true,
+                192,
+                AiterPublished,
+                (512, 128),
+                AiterShipped,
+                (512, 128),
+            ),
+            (
+                true,
+                true,
+                256,
+                AiterPublished,
+                (512, 128),
+                AiterShipped,
+                (512, 128),
+            ),
+            (
+                true,
+                true,
+                192,
+                AiterPublishedNoFp4,
+                (256, 128),
+                AiterShippedNoFp4,
+                (256, 128),
+            ),
+            (
+                true,
+                true,
+                256,
+                AiterPublishedNoFp4,
+                (512, 128),
+                AiterShippedNoFp4,
+                (256, 128),
+            ),
+            (
+                false,
+                false,
+                192,
+                AiterPublished,
+                (192, 256),
+                AiterShipped,
+                (192, 256),
+            ),
+            (
+                false,
+                false,
+                256,
+                AiterPublished,
+                (256, 256),
+                AiterShipped,
+                (256, 256),
+            ),
+            (
+                false,
+                true,
+                192,
+                AiterPublished,
+                (384, 128),
+                AiterShipped,
+                (384, 128),
+            ),
+            (
+                false,
+                true,
+                256,
+                AiterPublished,
+                (256, 128),
+                AiterShipped,
+                (512, 128),
+            ),
+        ];
+        for (gated, packed, width, a, want_a, b, want_b) in rows {
+            assert_eq!(sizes(a, width, gated, packed), want_a, "{a:?} {width}");
+            assert_eq!(sizes(b, width, gated, packed), want_b, "{b:?} {width}");
+        }
+    }
+
+    /// facts/peers.md F1 to F4: how many of the widths 1..=4096 each form gets wrong.
+    #[test]
+    fn published_forms_are_wrong_at_as_many_widths_as_the_survey_found() {
+        let wrong = |s, gated, packed| {
+            (1..=4096u64)
+                .filter(|&w| {
+                    let (rows, stored) = sizes(s, w, gated, packed);
+                    let elements = if packed { stored * 2 } else { stored };
+                    rows != elements * if gated { 2 } else { 1 } || elements < w
+                })
+                .count()
+        };
+        assert_eq!(wrong(Sizes::AiterShipped, false, false), 4064, "F1");
+        assert_eq!(wrong(Sizes::AiterShipped, false, true), 4095, "F2");
+        assert_eq!(wrong(Sizes::AiterShippedNoFp4, true, true), 4096, "F3");
+        assert_eq!(
+            wrong(Sizes::AiterShipped, true, true),
+            16,
+            "F4: one past a multiple of 256"
+        );
+        assert_eq!(wrong(Sizes::AiterShipped, true, false), 0);
+        assert_eq!(sizes(Sizes::AiterShipped, 961, false, false), (961, 1024));
+    }
+}

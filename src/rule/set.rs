@@ -1,0 +1,356 @@
+//! A set of rules: the shipped ones, or those of a user's file.
+
+use super::record::{Auto, Granule, Rule};
+use crate::terms::{WeightFormat, nearest};
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// A rule file larger than this is refused before it is read (bytes).
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// The largest granule accepted, in its unit: far above any kernel's.
+const ALIGN_MAX: u64 = 1 << 20;
+
+/// Rules could not be read or named.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// The file could not be read.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is too large to be a rule file.
+    #[error("{file}: {bytes} bytes is too large for a rule file (at most {FILE_BYTES_MAX})")]
+    TooLarge {
+        /// The file.
+        file: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The file is not TOML of the right shape.
+    #[error("{file}: {message}")]
+    Parse {
+        /// The file.
+        file: String,
+        /// The parser's sentence, with line and column.
+        message: String,
+    },
+    /// A value that no rule may have.
+    #[error("{file}: rule `{id}`: {key} {why}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// The rule.
+        id: String,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No rule has this id or matches this pattern.
+    #[error("no rule matches `{pattern}`{hint}")]
+    Unknown {
+        /// What was asked for.
+        pattern: String,
+        /// Nearest ids, as text to append.
+        hint: String,
+    },
+}
+
+/// A set of rules and of `auto` choices, ids unique.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    autos: Vec<Auto>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    #[serde(default)]
+    rule: Vec<Rule>,
+    #[serde(default)]
+    auto: Vec<Auto>,
+}
+
+/// The shipped rule files, by stack.
+const SHIPPED: &[(&str, &str)] = &[("sglang.toml", include_str!("data/sglang.toml"))];
+
+impl Rules {
+    /// The rules shipped with padproof.
+    pub fn builtin() -> &'static Rules {
+        static RULES: OnceLock<Rules> = OnceLock::new();
+        RULES.get_or_init(|| {
+            let mut all = Rules {
+                rules: Vec::new(),
+                autos: Vec::new(),
+            };
+            for (file, text) in SHIPPED {
+                let rules =
+                    Rules::parse(text, file).expect("shipped rule files are tested to parse");
+                all = all.with(rules);
+            }
+            all
+        })
+    }
+
+    /// Reads a rule file.
+    ///
+    /// # Errors
+    /// I/O, size, TOML shape, unknown keys, repeated ids, granules of 0: one sentence each.
+    pub fn load(path: &Path) -> Result<Rules, RuleError> {
+        let file = path.display().to_string();
+        let io = |source| RuleError::Io {
+            file: file.clone(),
+            source,
+        };
+        let meta = std::fs::metadata(path).map_err(io)?;
+        if meta.is_dir() {
+            return Err(io(std::io::Error::other("is a directory, not a rule file")));
+        }
+        if meta.len() > FILE_BYTES_MAX {
+            return Err(RuleError::TooLarge {
+                file,
+                bytes: meta.len(),
+            });
+        }
+        let text = std::fs::read_to_string(path).map_err(io)?;
+        Rules::parse(&text, &file)
+    }
+
+    /// Reads rules from text; `file` is named in errors.
+    ///
+    /// # Errors
+    /// As [`Rules::load`], without I/O.
+    pub fn parse(text: &str, file: &str) -> Result<Rules, RuleError> {
+        let parsed: RuleFile = toml::from_str(text).map_err(|e| RuleError::Parse {
+            file: file.to_owned(),
+            message: toml_message(text, &e),
+        })?;
+        let mut ids = HashSet::new();
+        for rule in &parsed.rule {
+            check(rule, &mut ids).map_err(|(key, why)| RuleError::Invalid {
+                file: file.to_owned(),
+                id: rule.id.clone(),
+                key,
+                why,
+            })?;
+        }
+        Ok(Rules {
+            rules: parsed.rule,
+            autos: parsed.auto,
+        })
+    }
+
+    /// These rules and then `more`; an id of `more` replaces the same id here.
+    pub fn with(mut self, more: Rules) -> Rules {
+        self.rules
+            .retain(|r| more.rules.iter().all(|m| m.id != r.id));
+        self.rules.extend(more.rules);
+        self.autos.splice(0..0, more.autos);
+        self
+    }
+
+    /// Every rule, in file order.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter()
+    }
+
+    /// The rule with this id.
+    ///
+    /// # Errors
+    /// Unknown id, with the nearest ones.
+    pub fn get(&self, id: &str) -> Result<&Rule, RuleError> {
+        self.rules
+            .iter()
+            .find(|r| r.id == id)
+            .ok_or_else(|| self.unknown(id))
+    }
+
+    /// The rules whose id matches a glob.
+    ///
+    /// # Errors
+    /// A pattern that does not parse or matches nothing.
+    pub fn matching(&self, pattern: &str) -> Result<Vec<&Rule>, RuleError> {
+        let glob = glob::Pattern::new(pattern).map_err(|e| RuleError::Unknown {
+            pattern: pattern.to_owned(),
+            hint: format!(": {e}"),
+        })?;
+        let found: Vec<&Rule> = self.rules.iter().filter(|r| glob.matches(&r.id)).collect();
+        if found.is_empty() {
+            Err(self.unknown(pattern))
+        } else {
+            Ok(found)
+        }
+    }
+
+    /// The backend that a stack's `auto` takes for an architecture and format, if known.
+    pub fn auto(&self, stack: &str, architecture: &str, format: WeightFormat) -> Option<&Auto> {
+        self.autos.iter().find(|a| {
+            a.stack == stack
+                && (a.architectures.is_empty() || a.architectures.iter().any(|x| x == architecture))
+                && (a.formats.is_empty() || a.formats.contains(&format))
+        })
+    }
+
+    fn unknown(&self, pattern: &str) -> RuleError {
+        let ids: Vec<&str> = self.rules.iter().map(|r| r.id.as_str()).collect();
+        let hint = match nearest(pattern, &ids) {
+            Some(id) => format!("; did you mean `{id}`?"),
+            None => "; see `padproof list rules`".to_owned(),
+        };
+        RuleError::Unknown {
+            pattern: pattern.to_owned(),
+            hint,
+        }
+    }
+}
+
+/// A TOML error on one line: the message, then line and column.
+fn toml_message(text: &str, error: &toml::de::Error) -> String {
+    let place = error.span().map_or(String::new(), |span| {
+        let before = text.get(..span.start).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+        format!(" at line {line} column {column}")
+    });
+    format!("{}{place}", error.message().replace('\n', " "))
+}
+
+fn check<'a>(rule: &'a Rule, ids: &mut HashSet<&'a str>) -> Result<(), (&'static str, String)> {
+    let id_ok = !rule.id.is_empty()
+        && rule
+            .id
+            .bytes()
+            .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'));
+    if !id_ok {
+        return Err(("id", "must be of a-z, 0-9, `.`, `_` and `-`".to_owned()));
+    }
+    if !ids.insert(&rule.id) {
+        return Err(("id", "stands twice".to_owned()));
+    }
+    if rule.formats.is_empty() {
+        return Err(("formats", "names no weight format".to_owned()));
+    }
+    if rule.layers.is_empty() {
+        return Err(("layers", "names no layer kind".to_owned()));
+    }
+    let axes: [(&'static str, &[Granule]); 3] = [
+        ("intermediate", &rule.intermediate),
+        ("hidden", &rule.hidden),
+        ("tokens", &rule.tokens),
+    ];
+    for (key, granules) in axes {
+        for granule in granules {
+            if granule.align == 0 || granule.align > ALIGN_MAX {
+                return Err((
+                    key,
+                    format!("align = {} must lie in 1..={ALIGN_MAX}", granule.align),
+                ));
+            }
+        }
+    }
+    for refusal in &rule.refuse {
+        let when = &refusal.when;
+        if when.width_not_multiple == Some(0) || when.hidden_not_multiple == Some(0) {
+            return Err(("refuse", "tests a multiple of 0".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINIMAL: &str = r#"
+[[rule]]
+id = "a.b.fp8"
+stack = "a"
+version = "1"
+backend = "b"
+formats = ["fp8"]
+source = "here"
+grade = "source"
+timing = "after-load"
+split = "floor"
+order = "gate-up"
+intermediate = [{ align = 16 }]
+"#;
+
+    fn error(text: &str) -> String {
+        Rules::parse(text, "r.toml")
+            .expect_err("must be refused")
+            .to_string()
+    }
+
+    #[test]
+    fn shipped_rules_parse_and_cite_their_source() {
+        let rules = Rules::builtin();
+        assert!(rules.iter().count() >= 10);
+        for rule in rules.iter() {
+            assert!(
+                rule.source.contains("facts/"),
+                "{} cites no facts section",
+                rule.id
+            );
+            assert!(
+                rule.id
+                    .starts_with(&format!("{}.{}.", rule.stack, rule.backend)),
+                "{}",
+                rule.id
+            );
+        }
+    }
+
+    #[test]
+    fn a_users_file_adds_and_replaces() {
+        let mine = Rules::parse(MINIMAL, "r.toml").unwrap();
+        let before = Rules::builtin().iter().count();
+        let all = Rules::builtin().clone().with(mine.clone());
+        assert_eq!(all.iter().count(), before + 1);
+        assert_eq!(all.clone().with(mine).iter().count(), before + 1);
+        assert_eq!(all.get("a.b.fp8").unwrap().intermediate[0].align, 16);
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_values_are_refused_with_their_place() {
+        let unknown = error(&MINIMAL.replace("grade", "graed"));
+        assert!(
+            unknown.starts_with("r.toml: ") && unknown.contains("graed"),
+            "{unknown}"
+        );
+        assert!(unknown.contains("line"), "{unknown}");
+        assert!(error(&MINIMAL.replace("fp8\"]", "fp3\"]")).contains("fp3"));
+        assert!(error(&MINIMAL.replace("align = 16", "align = 0")).contains("align = 0"));
+        assert!(error(&format!("{MINIMAL}{MINIMAL}")).contains("stands twice"));
+        assert!(error(&MINIMAL.replace("a.b.fp8", "A B")).contains("id"));
+        assert!(error("[[rule").contains("line 1"));
+    }
+
+    #[test]
+    fn an_unknown_id_names_the_nearest() {
+        let e = Rules::builtin()
+            .get("sglang.flashinfer_cutlas.fp8")
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("sglang.flashinfer_cutlass.fp8"), "{e}");
+        assert!(Rules::builtin().matching("no.such.*").is_err());
+        assert!(Rules::builtin().matching("sglang.*").unwrap().len() > 3);
+        assert!(Rules::builtin().matching("[").is_err());
+    }
+
+    #[test]
+    fn auto_takes_flashinfer_cutlass_for_nemotron_fp8() {
+        let rules = Rules::builtin();
+        let auto = rules
+            .auto("sglang", "NemotronHForCausalLM", WeightFormat::Fp8)
+            .unwrap();
+        assert_eq!(auto.backend, "flashinfer_cutlass");
+    }
+}

@@ -1,0 +1,166 @@
+//! Families with keys and habits of their own.
+
+use crate::{changed, refused};
+use padproof::model::{Model, parse};
+use padproof::terms::{Activation, Route};
+use serde_json::{Value, json};
+
+#[test]
+fn an_activation_with_another_limit_is_another_function() {
+    let act = |changes| changed(changes).map(|m| m.activation);
+    assert_eq!(
+        act(json!({"swiglu_limit": 10.0})).unwrap(),
+        Activation::SwigluClamp
+    );
+    assert_eq!(
+        act(json!({"swiglu_limit": null})).unwrap(),
+        Activation::Swiglu
+    );
+    refused(
+        json!({"swiglu_limit": 9.0}),
+        &["swiglu_limit is 9, but swiglu-clamp is only known with 10"],
+    );
+    assert_eq!(
+        act(json!({"hidden_act": "gone", "hidden_activation": "gelu"})).unwrap(),
+        Activation::Geglu
+    );
+    // A family that is not known and names no activation is not guessed at.
+    refused(
+        json!({"hidden_act": "gone", "model_type": "new", "architectures": ["New"]}),
+        &["no activation"],
+    );
+}
+
+#[test]
+fn other_families_are_read_by_their_keys() {
+    let m = changed(json!({
+        "model_type": "new_moe", "architectures": ["NewForCausalLM"], "scoring_func": "sigmoid",
+        "num_shared_experts": 2, "first_k_dense_replace": 1, "num_hidden_layers": 4,
+        "use_routing_bias": true, "moe_router_scaling_factor": 3,
+    }))
+    .unwrap();
+    assert_eq!((m.route, m.factor), (Route::SigmoidBias, 3.0));
+    assert_eq!(
+        (m.shared, m.dense, m.moe_layers),
+        (Some(1536), Some(6144), 3)
+    );
+}
+
+#[test]
+fn layers_without_experts_are_counted() {
+    let layers = |changes| changed(changes).map(|m| (m.moe_layers, m.layers, m.dense));
+    assert_eq!(
+        layers(json!({"num_hidden_layers": 6, "decoder_sparse_step": 2})).unwrap(),
+        (3, 6, Some(6144))
+    );
+    assert_eq!(
+        layers(json!({"num_hidden_layers": 6, "mlp_only_layers": [0, 5]})).unwrap(),
+        (4, 6, Some(6144))
+    );
+    assert_eq!(
+        layers(json!({"mlp_layer_types": ["dense", "sparse"]})).unwrap(),
+        (1, 2, Some(6144))
+    );
+    assert_eq!(
+        layers(json!({"hybrid_override_pattern": "ME*E-"})).unwrap(),
+        (2, 5, Some(6144))
+    );
+    refused(
+        json!({"hybrid_override_pattern": "M*-"}),
+        &[
+            "not a Mixture-of-Experts model",
+            "hybrid_override_pattern leaves no layer",
+        ],
+    );
+    refused(
+        json!({"mlp_only_layers": [0, 1]}),
+        &["mlp_only_layers leaves no layer"],
+    );
+    refused(
+        json!({"decoder_sparse_step": 0}),
+        &["decoder_sparse_step is 0"],
+    );
+}
+
+/// A config of a family with keys of its own, from a few of them.
+fn family(keys: Value) -> Model {
+    parse(&keys.to_string(), "f.json", None).unwrap_or_else(|e| panic!("{keys}: {e}"))
+}
+
+#[test]
+fn families_with_keys_of_their_own_are_read() {
+    let m = family(
+        json!({"model_type": "dbrx", "d_model": 6144, "n_layers": 40, "n_heads": 48,
+        "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4, "ffn_act_fn": {"name": "silu"}},
+        "attn_config": {"kv_n_heads": 8}}),
+    );
+    assert_eq!(
+        (m.hidden, m.intermediate, m.experts, m.top_k, m.layers),
+        (6144, 10752, 16, 4, 40)
+    );
+    assert_eq!(
+        (m.attention_heads, m.kv_heads, m.activation),
+        (Some(48), Some(8), Activation::Swiglu)
+    );
+
+    let each = |n: u64| vec![n; 4];
+    let m = family(
+        json!({"model_type": "hunyuan_v1_moe", "hidden_size": 4096, "intermediate_size": 3072,
+        "moe_intermediate_size": each(3072), "num_experts": 64, "moe_topk": each(8), "num_shared_expert": each(1),
+        "num_hidden_layers": 4, "hidden_act": "silu"}),
+    );
+    assert_eq!((m.intermediate, m.top_k, m.shared), (3072, 8, Some(3072)));
+
+    let m = family(
+        json!({"model_type": "jamba", "hidden_size": 4096, "intermediate_size": 14336, "num_experts": 16,
+        "num_experts_per_tok": 2, "num_hidden_layers": 32, "expert_layer_period": 2, "expert_layer_offset": 1,
+        "hidden_act": "silu"}),
+    );
+    assert_eq!(
+        (m.intermediate, m.moe_layers, m.route, m.dense),
+        (14336, 16, Route::Softmax, Some(14336))
+    );
+
+    let m = family(
+        json!({"model_type": "longcat_flash", "hidden_size": 6144, "ffn_hidden_size": 12288,
+        "expert_ffn_hidden_size": 2048, "n_routed_experts": 512, "moe_topk": 12, "num_layers": 28,
+        "routed_scaling_factor": 6.0}),
+    );
+    assert_eq!(
+        (m.intermediate, m.route, m.factor),
+        (2048, Route::SoftmaxBias, 6.0)
+    );
+
+    let m = family(
+        json!({"model_type": "step3_vl", "text_config": {"model_type": "step3_text", "hidden_size": 7168,
+        "intermediate_size": 18432, "moe_num_experts": 48, "moe_top_k": 3, "moe_intermediate_size": 5120,
+        "share_expert_dim": 5120, "moe_layers_enum": "4,5,6", "num_hidden_layers": 8}}),
+    );
+    assert_eq!(
+        (m.route, m.shared, m.dense, m.moe_layers),
+        (Route::Softmax, Some(5120), Some(18432), 3)
+    );
+
+    let m = family(
+        json!({"model_type": "llama4", "text_config": {"model_type": "llama4_text", "hidden_size": 5120,
+        "hidden_act": "silu", "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_local_experts": 128,
+        "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "num_hidden_layers": 48}}),
+    );
+    assert_eq!(
+        (m.shared, m.dense, m.moe_layers),
+        (Some(8192), Some(16384), 24)
+    );
+
+    let m = family(
+        json!({"model_type": "deepseek_v2", "hidden_size": 5120, "intermediate_size": 12288,
+        "moe_intermediate_size": 1536, "n_routed_experts": 160, "num_experts_per_tok": 6, "n_group": 8,
+        "topk_group": 3, "topk_method": "group_limited_greedy", "scoring_func": "softmax", "norm_topk_prob": false,
+        "routed_scaling_factor": 16.0, "n_shared_experts": 2, "first_k_dense_replace": 1, "num_hidden_layers": 60,
+        "hidden_act": "silu"}),
+    );
+    assert_eq!(
+        (m.route, m.groups, m.keep, m.shared),
+        (Route::GroupedSoftmax, 8, 3, Some(3072))
+    );
+    assert!(m.notes.is_empty());
+}

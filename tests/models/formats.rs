@@ -1,0 +1,186 @@
+//! Quantisation entries become weight formats.
+
+use crate::{changed, config};
+use padproof::model::{Model, ModelError, parse};
+use padproof::terms::WeightFormat;
+use serde_json::{Value, json};
+
+pub(crate) fn quantised(entry: Value) -> Result<Model, ModelError> {
+    changed(
+        json!({"quantization_config": entry, "first_k_dense_replace": 1, "n_shared_experts": 1}),
+    )
+}
+
+#[track_caller]
+fn formats(entry: Value, wanted: [WeightFormat; 3]) {
+    let q = quantised(entry.clone())
+        .unwrap_or_else(|e| panic!("{entry}: {e}"))
+        .quant;
+    assert_eq!(
+        [q.format, q.shared_format, q.dense_format],
+        wanted,
+        "{entry}"
+    );
+}
+
+#[test]
+fn quantisation_methods_become_formats() {
+    use WeightFormat::*;
+    formats(
+        json!({"quant_method": "fp8", "weight_block_size": [128, 128]}),
+        [Fp8Block; 3],
+    );
+    formats(
+        json!({"quant_method": "fp8", "weight_block_size": [32, 32]}),
+        [Fp8Block32; 3],
+    );
+    formats(
+        json!({"quant_method": "fp8", "weight_block_size": null}),
+        [Fp8; 3],
+    );
+    formats(json!({"quant_method": "fbgemm_fp8"}), [Fp8Channel; 3]);
+    formats(json!({"quant_method": "mxfp4"}), [Mxfp4, Bf16, Bf16]);
+    formats(
+        json!({"quant_algo": "FP8", "quant_method": "modelopt"}),
+        [Fp8; 3],
+    );
+    formats(json!({"quant_algo": "NVFP4", "group_size": 16}), [Nvfp4; 3]);
+    formats(
+        json!({"quant_method": "gptq", "bits": 4, "group_size": 128}),
+        [Int4; 3],
+    );
+    formats(
+        json!({"quant_method": "awq", "bits": 4, "group_size": 32}),
+        [Int4G32; 3],
+    );
+    formats(
+        json!({"quant_method": "w4afp8"}),
+        [Int4, Fp8Block, Fp8Block],
+    );
+    formats(
+        json!({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}),
+        [Fp8, Fp8, Bf16],
+    );
+    formats(
+        json!({"quant_method": "fp8", "ignored_layers": ["shared_experts", "gate"]}),
+        [Fp8, Bf16, Fp8],
+    );
+    formats(
+        json!({"quant_method": "fp8", "ignore": ["re:.*mlp.*"]}),
+        [Bf16; 3],
+    );
+    let float8 = |more: Value| {
+        let mut weights = json!({"num_bits": 8, "type": "float"});
+        weights
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"quant_method": "compressed-tensors", "format": "float-quantized",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}})
+    };
+    formats(float8(json!({"strategy": "channel"})), [Fp8Channel; 3]);
+    formats(float8(json!({"strategy": "tensor"})), [Fp8; 3]);
+    formats(
+        float8(json!({"strategy": "block", "block_structure": [128, 128]})),
+        [Fp8Block; 3],
+    );
+    let group = |targets: Value, bits: u64, kind: &str, size: u64| json!({"targets": targets, "weights": {"num_bits": bits, "type": kind, "strategy": "group", "group_size": size}});
+    formats(
+        json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
+            "config_groups": {"group_0": group(json!(["Linear"]), 4, "int", 32)}, "ignore": ["re:.*shared_experts.*"]}),
+        [Int4G32, Bf16, Int4G32],
+    );
+    formats(
+        json!({"quant_algo": "MIXED_PRECISION", "config_groups": {
+            "group_0": group(json!(["Linear"]), 8, "float", 32),
+            "group_1": group(json!(["re:.*mlp\\.experts\\..*"]), 4, "float", 16)}}),
+        [Nvfp4, Mxfp8, Mxfp8],
+    );
+    formats(
+        json!({"quant_algo": "MIXED_PRECISION", "quantized_layers": {
+            "model.layers.1.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16},
+            "model.layers.1.mlp.shared_experts.down_proj": {"quant_algo": "FP8"}}}),
+        [Nvfp4, Fp8, Bf16],
+    );
+    formats(
+        json!({"quant_method": "quark", "global_quant_config": {"weight":
+            {"dtype": "fp4", "qscheme": "per_group", "group_size": 32}}, "exclude": ["*shared_experts*"]}),
+        [Mxfp4, Bf16, Mxfp4],
+    );
+}
+
+#[test]
+fn a_quantisation_without_a_format_is_refused() {
+    let refused = |entry: Value, word: &str| {
+        let text = quantised(entry).unwrap_err().to_string();
+        assert!(
+            text.starts_with("some/config.json: ")
+                && text.contains("quantization_config")
+                && text.contains(word),
+            "{text}"
+        );
+    };
+    refused(
+        json!({"quant_method": "bitsandbytes"}),
+        "unknown quantisation method `bitsandbytes`",
+    );
+    refused(
+        json!({"quant_method": "gptq", "bits": 4, "group_size": 64}),
+        "int4 with group_size 64",
+    );
+    refused(
+        json!({"quant_method": "fp8", "weight_block_size": [128, 96]}),
+        "fp8 with blocks of 128x96",
+    );
+    refused(
+        json!({"quant_method": "fp8", "weight_block_size": 128}),
+        "weight_block_size is 128",
+    );
+    refused(
+        json!({"quant_algo": "FP3"}),
+        "unknown quantisation algorithm `FP3`",
+    );
+    refused(
+        json!({"quant_algo": "NVFP4", "group_size": 32}),
+        "nvfp4 with group_size 32",
+    );
+    refused(json!({"quant_method": "fp8", "ignore": [3]}), "ignore is 3");
+    refused(json!([1]), "a list of 1, where an object is needed");
+    refused(json!({"bits": 4}), "quant_method");
+}
+
+#[test]
+fn expert_dtype_counts_where_the_entry_says_eight_bits() {
+    let format = |entry: Value, dtype: &str| {
+        changed(json!({"quantization_config": entry, "expert_dtype": dtype}))
+            .map(|m| m.quant.format)
+    };
+    let fp8 = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
+    assert_eq!(format(fp8.clone(), "fp4").unwrap(), WeightFormat::Mxfp4);
+    assert_eq!(format(fp8.clone(), "fp8").unwrap(), WeightFormat::Fp8Block);
+    // nvidia's re-quantised DeepSeek-V4 keeps the key and stores NVFP4.
+    assert_eq!(
+        format(json!({"quant_algo": "NVFP4"}), "fp4").unwrap(),
+        WeightFormat::Nvfp4
+    );
+    assert!(
+        format(fp8, "fp3")
+            .unwrap_err()
+            .to_string()
+            .contains("unknown expert dtype `fp3`")
+    );
+}
+
+#[test]
+fn the_file_beside_says_the_format_where_the_config_does_not() {
+    let beside = r#"{"quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]}}"#;
+    let model = parse(&config(json!({})), "some/config.json", Some(beside)).unwrap();
+    assert_eq!(model.quant.format, WeightFormat::Nvfp4);
+    let error = parse(&config(json!({})), "some/config.json", Some("{"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("some/hf_quant_config.json: not valid JSON"),
+        "{error}"
+    );
+}
