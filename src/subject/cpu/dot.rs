@@ -12,14 +12,19 @@ use std::ops::Range;
 pub(super) const LANES: usize = 16;
 /// Products k..k+16, one a lane.
 type Lanes = [f32; LANES];
+/// Weights of an expert from which on they are fetched ahead: below, caches hold them anyway.
+const FETCH_FROM: usize = 1 << 20;
 /// Steps of 16 products between visits to the stored sums: activations of a block stay in L1.
-const BLOCK: usize = 16;
+const BLOCK: usize = 32;
 /// Weight rows read (and decoded) at a time; divisible by every tile height below.
 const ROWS: usize = 12;
-/// Activation rows at a time.
-const TOKENS: usize = 32;
+/// Activation rows of one tile, at most.
+const GROUP: usize = 4;
+/// Activation rows at a time: whole groups.
+const TOKENS: usize = 16;
 
-/// Activation rows, cut in blocks of `BLOCK` steps, with the rows of a block side by side.
+/// Activation rows in the order in which tiles read them: blocks of `BLOCK` steps, in a block
+/// groups of `GROUP` rows (the last one smaller), in a group step by step, row beside row.
 #[derive(Debug, Default)]
 pub(super) struct Activations {
     data: Vec<Lanes>,
@@ -34,12 +39,25 @@ impl Activations {
         self.steps = cols.div_ceil(LANES);
         self.data.resize(self.rows * self.steps, [0.0; LANES]);
         for (t, row) in rows.enumerate() {
-            for (n, block) in row[..cols].chunks(BLOCK * LANES).enumerate() {
-                let len = BLOCK.min(self.steps - n * BLOCK);
-                let start = n * BLOCK * self.rows + t * len;
-                let to = self.data[start..start + len].as_flattened_mut();
-                to[..block.len()].copy_from_slice(block);
-                to[block.len()..].fill(0.0);
+            let group = GROUP.min(self.rows - t / GROUP * GROUP);
+            let (whole, rest) = row[..cols].as_chunks::<LANES>();
+            let mut start = 0;
+            while start < self.steps {
+                let len = BLOCK.min(self.steps - start);
+                let base = start * self.rows + t / GROUP * GROUP * len + t % GROUP;
+                let to = self.data[base..].iter_mut().step_by(group);
+                for (to, lanes) in to.zip(whole[start.min(whole.len())..].iter().take(len)) {
+                    *to = *lanes;
+                }
+                start += len;
+            }
+            if !rest.is_empty() {
+                let last = (self.steps - 1) / BLOCK * BLOCK;
+                let len = self.steps - last;
+                let base = last * self.rows + t / GROUP * GROUP * len + t % GROUP;
+                let to = &mut self.data[base + (len - 1) * group];
+                *to = [0.0; LANES];
+                to[..rest.len()].copy_from_slice(rest);
             }
         }
     }
@@ -55,6 +73,7 @@ impl Activations {
 pub(super) struct DotScratch {
     weights: Vec<Lanes>,
     sums: Vec<Lanes>,
+    totals: Vec<f32>,
     scales: Vec<f32>,
 }
 
@@ -86,6 +105,7 @@ impl WithSimd for Dots<'_> {
         let DotScratch {
             weights: decoded,
             sums,
+            totals,
             scales,
         } = scratch;
         let (cols, steps) = (matrix.cols, x.steps);
@@ -107,15 +127,29 @@ impl WithSimd for Dots<'_> {
                     &decoded[..]
                 }
             };
+            // The rows of the next round, to be on their way while these are multiplied.
+            let next: &[Lanes] = match plain {
+                Some(plain) if x.rows > GROUP && plain.len() >= FETCH_FROM => {
+                    let end = (first + count + ROWS).min(rows.end) * cols;
+                    bytemuck::cast_slice(&plain[(first + count) * cols..end])
+                }
+                _ => &[],
+            };
             let mut token = 0;
             while token < x.rows {
                 let many = TOKENS.min(x.rows - token);
-                sums.clear();
                 sums.resize(count * many, [0.0; LANES]);
+                if steps == 0 {
+                    sums.fill([0.0; LANES]);
+                }
                 let mut start = 0;
                 while start < steps {
                     let len = BLOCK.min(steps - start);
                     let tile = Tiles {
+                        begins: start == 0,
+                        ahead: next.get(start..).unwrap_or(&[]),
+                        turn: token / GROUP,
+                        turns: x.rows.div_ceil(GROUP),
                         weights: &weights[start..],
                         stride: steps,
                         len,
@@ -127,9 +161,12 @@ impl WithSimd for Dots<'_> {
                     start += len;
                 }
                 let column = first - rows.start;
+                lane_sums(sums, totals);
                 for t in 0..many {
-                    let to = (token + t) * stride + column;
-                    lane_sums(sums, t, many, &mut out[to..to + count]);
+                    let to = &mut out[(token + t) * stride + column..][..count];
+                    for (to, total) in to.iter_mut().zip(totals[t..].iter().step_by(many)) {
+                        *to = *total;
+                    }
                 }
                 token += many;
             }
@@ -141,6 +178,13 @@ impl WithSimd for Dots<'_> {
 /// One block of steps of `count` weight rows and `many` activation rows.
 #[derive(Clone, Copy)]
 struct Tiles<'a> {
+    /// Whether sums start here, at +0.
+    begins: bool,
+    /// Weight rows to fetch from memory meanwhile.
+    ahead: &'a [Lanes],
+    /// Which group of activation rows comes first, of how many: each fetches its share.
+    turn: usize,
+    turns: usize,
     weights: &'a [Lanes],
     stride: usize,
     len: usize,
@@ -161,7 +205,7 @@ impl Tiles<'_> {
                 3 => self.strip::<S, 4, 2, 3>(simd, t, sums),
                 _ => self.strip::<S, 3, 1, 4>(simd, t, sums),
             }
-            t += 4;
+            t += GROUP;
         }
     }
 
@@ -200,15 +244,24 @@ impl Tiles<'_> {
         for (r, w) in w.iter_mut().enumerate() {
             *w = &self.weights[(r0 + r) * self.stride..][..len];
         }
-        let mut x: [&[Lanes]; T] = [&[]; T];
-        for (t, x) in x.iter_mut().enumerate() {
-            *x = &self.x[(t0 + t) * len..][..len];
+        let (x, _) = self.x[t0 * len..(t0 + T) * len].as_chunks::<T>();
+        let x = &x[..len];
+        if !self.ahead.is_empty() {
+            for r in r0..r0 + R {
+                for s in (self.turn + t0 / GROUP..len).step_by(self.turns) {
+                    if let Some(lanes) = self.ahead.get(r * self.stride + s) {
+                        fetch(lanes);
+                    }
+                }
+            }
         }
         for part in 0..LANES / S::F32_LANES {
             let mut acc = [[simd.splat_f32s(0.0); T]; R];
-            for r in 0..R {
-                for t in 0..T {
-                    acc[r][t] = load::<S>(&sums[(r0 + r) * self.many + t0 + t], part);
+            if !self.begins {
+                for r in 0..R {
+                    for t in 0..T {
+                        acc[r][t] = load::<S>(&sums[(r0 + r) * self.many + t0 + t], part);
+                    }
                 }
             }
             // Twelve sums, the smaller side held, one of the other: sixteen registers.
@@ -216,7 +269,7 @@ impl Tiles<'_> {
                 if T <= R {
                     let mut xs = [simd.splat_f32s(0.0); T];
                     for t in 0..T {
-                        xs[t] = load::<S>(&x[t][s], part);
+                        xs[t] = load::<S>(&x[s][t], part);
                     }
                     for r in 0..R {
                         let ws = load::<S>(&w[r][s], part);
@@ -230,7 +283,7 @@ impl Tiles<'_> {
                         ws[r] = load::<S>(&w[r][s], part);
                     }
                     for t in 0..T {
-                        let xs = load::<S>(&x[t][s], part);
+                        let xs = load::<S>(&x[s][t], part);
                         for r in 0..R {
                             acc[r][t] = simd.mul_add_f32s(ws[r], xs, acc[r][t]);
                         }
@@ -247,41 +300,80 @@ impl Tiles<'_> {
     }
 }
 
+/// Asks for a line of memory ahead of its use; never changes a result.
+#[inline(always)]
+fn fetch(lanes: &Lanes) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sse) = pulp::core_arch::x86::Sse::try_new() {
+        const SECOND_LEVEL: i32 = 2;
+        sse._mm_prefetch::<SECOND_LEVEL>(lanes.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = lanes;
+}
+
 #[inline(always)]
 fn load<S: Simd>(lanes: &Lanes, part: usize) -> S::f32s {
     bytemuck::cast_slice::<f32, S::f32s>(lanes)[part]
 }
 
-/// Sums the lanes of activation row `t`'s sums: 0 + 8, 1 + 9, …, then 0 + 4, …, to one.
+/// Sums the lanes of every sum: 0 + 8, 1 + 9, …, then 0 + 4, …, to one.
 #[inline(always)]
-fn lane_sums(sums: &[Lanes], t: usize, many: usize, out: &mut [f32]) {
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    for (n, four) in fours.iter_mut().enumerate() {
-        let mut quarter = [[0.0f32; 4]; 4];
-        for (r, q) in quarter.iter_mut().enumerate() {
-            *q = to_quarter(&sums[(n * 4 + r) * many + t]);
-        }
-        for (r, o) in four.iter_mut().enumerate() {
-            let q = &quarter[r];
-            *o = (q[0] + q[2]) + (q[1] + q[3]);
-        }
+fn lane_sums(sums: &[Lanes], totals: &mut Vec<f32>) {
+    totals.resize(sums.len(), 0.0);
+    let (eights, rest) = sums.as_chunks::<8>();
+    let (to, to_rest) = totals.as_chunks_mut::<8>();
+    for (to, sums) in to.iter_mut().zip(eights) {
+        *to = eight_totals(sums);
     }
-    let done = fours.len() * 4;
-    for (r, o) in rest.iter_mut().enumerate() {
-        let q = to_quarter(&sums[(done + r) * many + t]);
-        *o = (q[0] + q[2]) + (q[1] + q[3]);
+    for (to, lanes) in to_rest.iter_mut().zip(rest) {
+        *to = total(lanes);
     }
 }
 
 #[inline(always)]
-fn to_quarter(lanes: &Lanes) -> [f32; 4] {
-    let mut half = [0.0f32; 8];
-    for (l, h) in half.iter_mut().enumerate() {
-        *h = lanes[l] + lanes[l + 8];
+fn total(lanes: &Lanes) -> f32 {
+    let mut sums = *lanes;
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for l in 0..width {
+            sums[l] += sums[l + width];
+        }
     }
-    let mut quarter = [0.0f32; 4];
-    for (l, q) in quarter.iter_mut().enumerate() {
-        *q = half[l] + half[l + 4];
+    sums[0]
+}
+
+/// The same for eight sums at once, by transposing while adding.
+#[inline(always)]
+fn eight_totals(sums: &[Lanes; 8]) -> [f32; 8] {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx) = pulp::core_arch::x86::Avx::try_new() {
+        // No closures: they would not be compiled for the vector unit.
+        let halves: [[std::arch::x86_64::__m256; 2]; 8] = bytemuck::cast(*sums);
+        let mut quarters = [halves[0][0]; 4];
+        for n in 0..4 {
+            // Of sums n and n + 4: lanes 0 to 3 plus lanes 4 to 7, side by side.
+            let a = avx._mm256_add_ps(halves[n][0], halves[n][1]);
+            let b = avx._mm256_add_ps(halves[n + 4][0], halves[n + 4][1]);
+            quarters[n] = avx._mm256_add_ps(
+                avx._mm256_permute2f128_ps::<0x20>(a, b),
+                avx._mm256_permute2f128_ps::<0x31>(a, b),
+            );
+        }
+        let [a, b, c, d] = quarters;
+        let ab = avx._mm256_add_ps(
+            avx._mm256_shuffle_ps::<0x44>(a, b),
+            avx._mm256_shuffle_ps::<0xee>(a, b),
+        );
+        let cd = avx._mm256_add_ps(
+            avx._mm256_shuffle_ps::<0x44>(c, d),
+            avx._mm256_shuffle_ps::<0xee>(c, d),
+        );
+        return bytemuck::cast(avx._mm256_add_ps(
+            avx._mm256_shuffle_ps::<0x88>(ab, cd),
+            avx._mm256_shuffle_ps::<0xdd>(ab, cd),
+        ));
     }
-    quarter
+    sums.each_ref().map(total)
 }

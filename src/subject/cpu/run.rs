@@ -60,12 +60,17 @@ impl Cpu {
         }
     }
 
-    /// The same subject without vector instructions: slow, and the same bits.
-    pub fn portable() -> Cpu {
-        Cpu {
-            arch: Arch::Scalar,
-            ..Cpu::new()
-        }
+    /// One subject for each vector unit of this machine, the first without any: all the same bits.
+    #[cfg(test)]
+    pub(super) fn all_units() -> Vec<Cpu> {
+        let mut units = vec![Arch::Scalar, Arch::new()];
+        #[cfg(target_arch = "x86_64")]
+        units.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        let of = |arch| Cpu {
+            arch,
+            ..Cpu::with_threads(1)
+        };
+        units.into_iter().map(of).collect()
     }
 }
 

@@ -171,10 +171,13 @@ fn threads_and_vector_units_change_no_bits() {
         let actual = pool.install(|| run_with(&mut Cpu::new(), &sample, &inputs));
         assert_eq!(bits(&wanted), bits(&actual), "{threads} threads");
     }
-    for n in 0..12 {
+    for n in 0..24 {
         let sample = varied(n);
-        let portable = run_with(&mut Cpu::portable(), &sample, &sample.inputs());
-        assert_eq!(bits(&run(&sample)), bits(&portable), "sample {n}");
+        let wanted = bits(&run(&sample));
+        for mut cpu in Cpu::all_units() {
+            let actual = run_with(&mut cpu, &sample, &sample.inputs());
+            assert_eq!(wanted, bits(&actual), "sample {n} on {cpu:?}");
+        }
     }
 }
 
