@@ -118,3 +118,30 @@ pub(super) fn gate_scale(act: Activation, g: f64, value: f64) -> f64 {
         g.abs().max(value.abs())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_activation_is_steeper_than_its_slope() {
+        let step = 1.0 / 1024.0;
+        for &act in Activation::ALL {
+            for n in -60 * 1024..60 * 1024 {
+                let (x, e) = (f64::from(n) * step, step);
+                let change = (gate(act, x + e) - gate(act, x)).abs();
+                assert!(change <= gate_change(act, x, e), "{act} at {x}: {change}");
+                if act.gated() {
+                    assert!((up(act, x + e) - up(act, x)).abs() <= e, "{act} at {x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_activation_of_zero_is_zero_whatever_the_up_half() {
+        for &act in Activation::ALL {
+            assert_eq!(gate(act, 0.0) * up(act, 5.0), 0.0, "{act}");
+        }
+    }
+}
