@@ -8,7 +8,12 @@ use std::path::PathBuf;
 
 /// Proves that padding a Mixture-of-Experts layer keeps its outputs.
 #[derive(Debug, Parser)]
-#[command(name = "padproof", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "padproof",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Command,

@@ -25,9 +25,8 @@ impl Environment {
     /// Reads everything there is.
     pub(super) fn read() -> Self {
         let value = |name: &str| std::env::var(name).ok();
-        let truth = |name: &&&str| {
-            value(name).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
-        };
+        let truth =
+            |name: &&&str| value(name).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"));
         let mut unknown: Vec<String> = std::env::vars_os()
             .filter_map(|(name, _)| name.into_string().ok())
             .filter(|name| name.starts_with("PADPROOF_") && !OWN.contains(&name.as_str()))

@@ -59,7 +59,10 @@ fn rules() -> Vec<[String; 2]> {
             Status::Current => "current",
             Status::Historical => "historical",
         };
-        let wrong = rule.wrong.as_ref().map_or(String::new(), |w| format!(": {w}"));
+        let wrong = rule
+            .wrong
+            .as_ref()
+            .map_or(String::new(), |w| format!(": {w}"));
         let text = format!("{status} {} ({}){wrong}", rule.version, formats.join(", "));
         [rule.id.clone(), text]
     };
@@ -106,8 +109,12 @@ fn suites() -> Result<Vec<[String; 2]>, CliError> {
 pub(super) fn builtin(name: &str) -> Result<Suite, CliError> {
     let text = suite::builtin(name).ok_or_else(|| {
         let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
-        let hint = nearest(name, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
-        CliError::Usage(format!("no suite `{name}`{hint}; one of: {}", known.join(", ")))
+        let hint =
+            nearest(name, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+        CliError::Usage(format!(
+            "no suite `{name}`{hint}; one of: {}",
+            known.join(", ")
+        ))
     })?;
     Ok(suite::parse(text, &format!("{name}.toml"))?)
 }
@@ -120,7 +127,10 @@ fn cases(name: &str) -> Result<Vec<[String; 2]>, CliError> {
         .map(|entry| [entry.name.clone(), entry.case.to_string()]);
     let plans = suite.plans.iter().map(|entry| {
         let rule = entry.rule.as_deref().unwrap_or("*");
-        let text = format!("plan tp={} ep={} {} {rule}", entry.tp, entry.ep, entry.layer);
+        let text = format!(
+            "plan tp={} ep={} {} {rule}",
+            entry.tp, entry.ep, entry.layer
+        );
         [entry.name.clone(), text]
     });
     Ok(cases.chain(plans).collect())

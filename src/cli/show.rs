@@ -84,12 +84,24 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
 
 fn show_model(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     line(out, "model", &model.name)?;
-    line(out, "source", format!("{} ({})", model.source, model.grade.name()))?;
-    line(out, "architecture", format!("{} ({})", model.architecture, model.model_type))?;
+    line(
+        out,
+        "source",
+        format!("{} ({})", model.source, model.grade.name()),
+    )?;
+    line(
+        out,
+        "architecture",
+        format!("{} ({})", model.architecture, model.model_type),
+    )?;
     line(out, "hidden", model.hidden)?;
     line(out, "model hidden", model.model_hidden)?;
     line(out, "intermediate", model.intermediate)?;
-    line(out, "experts", format!("{}, {} chosen", model.experts, model.top_k))?;
+    line(
+        out,
+        "experts",
+        format!("{}, {} chosen", model.experts, model.top_k),
+    )?;
     for (key, width) in [("shared", model.shared), ("dense", model.dense)] {
         if let Some(width) = width {
             line(out, key, width)?;
@@ -101,10 +113,22 @@ fn show_model(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     } else {
         String::new()
     };
-    line(out, "router", format!("{}{groups}, factor {}", model.route, model.factor))?;
+    line(
+        out,
+        "router",
+        format!("{}{groups}, factor {}", model.route, model.factor),
+    )?;
     line(out, "bias", model.bias)?;
-    line(out, "format", format!("{} ({})", model.quant.format, model.quant.method))?;
-    line(out, "layers", format!("{} of {} with experts", model.moe_layers, model.layers))?;
+    line(
+        out,
+        "format",
+        format!("{} ({})", model.quant.format, model.quant.method),
+    )?;
+    line(
+        out,
+        "layers",
+        format!("{} of {} with experts", model.moe_layers, model.layers),
+    )?;
     for note in &model.notes {
         line(out, "note", note)?;
     }

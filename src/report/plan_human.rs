@@ -16,10 +16,17 @@ use std::io::{self, Write};
 /// Those of the stream.
 pub fn plan_human(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     headline(&survey.model, out)?;
-    writeln!(out, "tp {}  ep {}\n", survey.parallel.tp, survey.parallel.ep)?;
+    writeln!(
+        out,
+        "tp {}  ep {}\n",
+        survey.parallel.tp, survey.parallel.ep
+    )?;
     if survey.plans.is_empty() {
         let format = survey.model.quant.format;
-        return writeln!(out, "no loaded rule takes {format}; see `padproof list rules`");
+        return writeln!(
+            out,
+            "no loaded rule takes {format}; see `padproof list rules`"
+        );
     }
     rows(&survey.plans, out)?;
     for one in &survey.plans {
@@ -31,7 +38,13 @@ pub fn plan_human(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
 /// The model's facts in a few lines.
 fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     let gated = if model.gated() { "gated" } else { "not gated" };
-    writeln!(out, "{}  ({}; {})", model.name, model.source, model.grade.name())?;
+    writeln!(
+        out,
+        "{}  ({}; {})",
+        model.name,
+        model.source,
+        model.grade.name()
+    )?;
     write!(
         out,
         "hidden {}  intermediate {}  experts {}  top-k {}  {} ({gated})  {}",
@@ -43,7 +56,10 @@ fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
         model.quant.format
     )?;
     let parts = [
-        ("model hidden", Some(model.model_hidden).filter(|h| *h != model.hidden)),
+        (
+            "model hidden",
+            Some(model.model_hidden).filter(|h| *h != model.hidden),
+        ),
         ("shared", model.shared),
         ("dense", model.dense),
     ];
@@ -79,7 +95,13 @@ fn label(one: &Surveyed) -> String {
 
 fn rows(plans: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
     let mut rows = table(&[
-        "rule", "layer", "verdict", "width", "hidden", "overhead", "first finding",
+        "rule",
+        "layer",
+        "verdict",
+        "width",
+        "hidden",
+        "overhead",
+        "first finding",
     ]);
     for one in plans {
         let plan = &one.plan;
@@ -105,7 +127,13 @@ fn rows(plans: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
 fn coloured(line: &str, fit: Option<Fit>) -> String {
     fit.map_or_else(
         || line.to_owned(),
-        |fit| line.replacen(&format!(" {} ", fit.name()), &format!(" {} ", fit_word(fit)), 1),
+        |fit| {
+            line.replacen(
+                &format!(" {} ", fit.name()),
+                &format!(" {} ", fit_word(fit)),
+                1,
+            )
+        },
     )
 }
 
@@ -129,7 +157,13 @@ fn findings(plan: &Plan, wrong: Option<&str>, out: &mut dyn Write) -> io::Result
     if plan.violations.is_empty() && wrong.is_none() {
         return Ok(());
     }
-    writeln!(out, "\n{}, {} layer: {}", plan.rule, plan.layer, fit_word(plan.fit))?;
+    writeln!(
+        out,
+        "\n{}, {} layer: {}",
+        plan.rule,
+        plan.layer,
+        fit_word(plan.fit)
+    )?;
     if let Some(wrong) = wrong {
         writeln!(out, "  known wrong: {wrong}")?;
     }
@@ -154,7 +188,11 @@ fn advice(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     for (rule, list) in &survey.aligned {
         writeln!(out, "  {rule}: {}", degrees(list))?;
     }
-    writeln!(out, "  every rule above: {}", degrees(&survey.aligned_by_all()))
+    writeln!(
+        out,
+        "  every rule above: {}",
+        degrees(&survey.aligned_by_all())
+    )
 }
 
 /// Writes one plan in full: its sizes, ranks, tensors and findings.

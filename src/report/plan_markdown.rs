@@ -25,8 +25,14 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
         model.activation,
         model.quant.format
     )?;
-    writeln!(out, "| rule | layer | verdict | width | padded | hidden | padded | overhead |")?;
-    writeln!(out, "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")?;
+    writeln!(
+        out,
+        "| rule | layer | verdict | width | padded | hidden | padded | overhead |"
+    )?;
+    writeln!(
+        out,
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    )?;
     for one in &survey.plans {
         let plan = &one.plan;
         writeln!(
@@ -42,16 +48,29 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             percent(plan.overhead_millionths)
         )?;
     }
-    let found = survey.plans.iter().filter(|one| !one.plan.violations.is_empty());
+    let found = survey
+        .plans
+        .iter()
+        .filter(|one| !one.plan.violations.is_empty());
     for one in found {
         writeln!(out, "\n`{}`, {} layer:\n", one.plan.rule, one.plan.layer)?;
         for violation in &one.plan.violations {
-            writeln!(out, "- {} {}: {}", violation.code, violation.axis, escaped(&violation.message))?;
+            writeln!(
+                out,
+                "- {} {}: {}",
+                violation.code,
+                violation.axis,
+                escaped(&violation.message)
+            )?;
         }
     }
     if !survey.aligned.is_empty() {
         let all: Vec<String> = survey.aligned_by_all().iter().map(u64::to_string).collect();
-        writeln!(out, "\nTP without padding under every current rule: {}", all.join(", "))?;
+        writeln!(
+            out,
+            "\nTP without padding under every current rule: {}",
+            all.join(", ")
+        )?;
     }
     Ok(())
 }

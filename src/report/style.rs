@@ -14,7 +14,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub fn table(headers: &[&str]) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(headers.iter().copied());
     table

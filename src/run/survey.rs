@@ -272,7 +272,12 @@ mod tests {
         let id = "sglang.aiter.mxfp4";
         let found = survey(&model(), Rules::builtin(), &ask(Some(id), None)).unwrap();
         assert_eq!(found.plans.len(), 1);
-        let codes: Vec<_> = found.plans[0].plan.violations.iter().map(|v| v.code).collect();
+        let codes: Vec<_> = found.plans[0]
+            .plan
+            .violations
+            .iter()
+            .map(|v| v.code)
+            .collect();
         assert!(codes.contains(&"PP111"), "{codes:?}");
     }
 
@@ -285,15 +290,26 @@ mod tests {
         assert!(found.plans.iter().any(|p| p.plan.fit == Fit::Wrong));
         assert!(!found.named_fails);
         let exact = ask(Some("sglang.aiter.fp8.published"), None);
-        assert!(survey(&narrow, Rules::builtin(), &exact).unwrap().named_fails);
+        assert!(
+            survey(&narrow, Rules::builtin(), &exact)
+                .unwrap()
+                .named_fails
+        );
     }
 
     #[test]
     fn unknown_backends_name_the_nearest() {
-        let error = survey(&model(), Rules::builtin(), &ask(None, Some("flashinfer_cutlas")))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("did you mean `flashinfer_cutlass`?"), "{error}");
+        let error = survey(
+            &model(),
+            Rules::builtin(),
+            &ask(None, Some("flashinfer_cutlas")),
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(
+            error.contains("did you mean `flashinfer_cutlass`?"),
+            "{error}"
+        );
         let both = ask(Some("sglang.aiter.*"), Some("triton"));
         assert!(survey(&model(), Rules::builtin(), &both).is_err());
     }
