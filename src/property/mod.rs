@@ -13,6 +13,6 @@ mod verdict;
 
 pub use invariants::invariants;
 pub use list::{ALL, Needs, Property, find};
-pub use matrix::{Cell, Row, idle, row, unknown_claims};
+pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
 pub use trial::Trial;
 pub use verdict::{Finding, Tier, Vacuous, Verdict};
