@@ -1,2 +1,5 @@
 //! The padproof command.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    padproof::cli::main()
+}

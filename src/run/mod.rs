@@ -1,0 +1,9 @@
+//! Executes cases and plans within a budget and emits events.
+//!
+//! It must not format text or print. Layer 9.
+
+mod exit;
+mod survey;
+
+pub use exit::ExitCode;
+pub use survey::{Query, Survey, SurveyError, Surveyed, survey};
