@@ -13,11 +13,17 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+// As the command does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Cases of a round: enough for the mean of the distribution.
 const CASES: u64 = 512;
 
 fn cases() -> Vec<Case> {
-    (0..CASES).map(|n| draw(&Domain::UNIFORM, 0xbe9c, n)).collect()
+    (0..CASES)
+        .map(|n| draw(&Domain::UNIFORM, 0xbe9c, n))
+        .collect()
 }
 
 /// Time of a stage over all cases, in microseconds a case.
@@ -30,7 +36,10 @@ fn stage(name: &str, cases: &[Case], mut work: impl FnMut(&Case)) {
         })
         .min()
         .unwrap_or(Duration::ZERO);
-    println!("{name:28} {:7.1} us a case", best.as_secs_f64() * 1e6 / cases.len() as f64);
+    println!(
+        "{name:28} {:7.1} us a case",
+        best.as_secs_f64() * 1e6 / cases.len() as f64
+    );
 }
 
 fn stages(cases: &[Case]) {
@@ -43,8 +52,14 @@ fn stages(cases: &[Case]) {
     stage("fill", cases, |c| {
         black_box(fill::fill(c).expect("small"));
     });
-    let filled: Vec<_> = cases.iter().map(|c| fill::fill(c).expect("small")).collect();
-    let planned: Vec<_> = cases.iter().map(|c| plan::plan(c).expect("planned")).collect();
+    let filled: Vec<_> = cases
+        .iter()
+        .map(|c| fill::fill(c).expect("small"))
+        .collect();
+    let planned: Vec<_> = cases
+        .iter()
+        .map(|c| plan::plan(c).expect("planned"))
+        .collect();
     let mut n = 0..;
     let mut next = |len: usize| n.next().expect("endless") % len;
     let mut spare = None;
@@ -76,7 +91,10 @@ fn stages(cases: &[Case]) {
     });
     let truth = reference::reference(&cases[0], &filled[0]).expect("computed");
     let output = cpu.run(&planned[0], &packed[0]).expect("runs");
-    let bound = compare::Bound::Derived { limits: &truth.bound, derivation: "".into() };
+    let bound = compare::Bound::Derived {
+        limits: &truth.bound,
+        derivation: "".into(),
+    };
     stage("compare", cases, |_| {
         black_box(compare::compare(&truth.values, &output, &bound));
     });
@@ -84,15 +102,31 @@ fn stages(cases: &[Case]) {
 
 /// Cases per second of the Python peer, numpy backend, uniform draws, one process.
 fn peer() -> Option<f64> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/facts/baseline_hypothesis.py");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../shared/facts/baseline_hypothesis.py"
+    );
     let out = Command::new("python3")
-        .args([script, "--bench", "150", "--reps", "3", "--backend", "numpy"])
+        .args([
+            script,
+            "--bench",
+            "150",
+            "--reps",
+            "3",
+            "--backend",
+            "numpy",
+        ])
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .ok()?;
     let text = String::from_utf8(out.stdout).ok()?;
     let line = text.lines().find(|l| l.contains("plain"))?;
-    line.split("median").nth(1)?.split_whitespace().next()?.parse().ok()
+    line.split("median")
+        .nth(1)?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn verified(c: &mut Criterion) {
@@ -104,11 +138,21 @@ fn verified(c: &mut Criterion) {
     let mut round = || {
         for case in &cases {
             let verdict = (property.check)(case, &mut trial);
-            assert!(!matches!(verdict, Verdict::Fail(_) | Verdict::Broken(_)), "{case}");
+            assert!(
+                !matches!(verdict, Verdict::Fail(_) | Verdict::Broken(_)),
+                "{case}"
+            );
         }
     };
     round();
-    let best = (0..5).map(|_| { let s = Instant::now(); round(); s.elapsed() }).min().unwrap_or_default();
+    let best = (0..5)
+        .map(|_| {
+            let s = Instant::now();
+            round();
+            s.elapsed()
+        })
+        .min()
+        .unwrap_or_default();
     let rate = CASES as f64 / best.as_secs_f64();
     println!("pad-identity: {rate:.0} verified cases a second on one core");
     match peer() {
@@ -116,7 +160,9 @@ fn verified(c: &mut Criterion) {
         None => println!("numpy peer: not run (python3 with numpy and the script are needed)"),
     }
     let mut group = c.benchmark_group("cases");
-    group.throughput(Throughput::Elements(CASES)).sample_size(10);
+    group
+        .throughput(Throughput::Elements(CASES))
+        .sample_size(10);
     group.bench_function("pad-identity/uniform", |b| b.iter(&mut round));
     group.finish();
 }

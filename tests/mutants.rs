@@ -1,7 +1,8 @@
 //! Goal: every mutant is caught by the properties that claim it, and every property catches one.
 //! Method: the same rows as `padproof run --mutants`, over drawn cases.
 
-use padproof::property::{ALL, Cell, idle, matrix_cases, row, unknown_claims};
+use padproof::property::ALL;
+use padproof::run::{Cell, idle, matrix_cases, row, unknown_claims};
 use padproof::subject::Cpu;
 use padproof::{mutant, property};
 use std::collections::HashSet;

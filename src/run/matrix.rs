@@ -1,10 +1,9 @@
 //! Which property catches which mutant.
 
-use super::list::{ALL, Property};
-use super::{Trial, Verdict};
 use crate::case::Case;
 use crate::r#gen::{Domain, draw};
 use crate::mutant::{self, Mutant};
+use crate::property::{ALL, Property, Trial, Verdict};
 use crate::subject::Subject;
 
 /// Cases of the matrix. Rare combinations (a tiled scale grid without storage padding) take hundreds.
@@ -24,7 +23,7 @@ pub enum Cell {
 pub struct Row {
     /// The mutant's name.
     pub mutant: &'static str,
-    /// One cell per property of [`ALL`](super::ALL).
+    /// One cell per property of [`ALL`].
     pub cells: Vec<Cell>,
     /// Properties that claim to catch it and did not.
     pub unmet: Vec<&'static str>,
