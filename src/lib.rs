@@ -2,6 +2,8 @@
 
 pub mod audit;
 pub mod case;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod compare;
 pub mod fill;
 pub mod r#gen;
@@ -12,8 +14,11 @@ pub mod num;
 pub mod plan;
 pub mod property;
 pub mod reference;
+#[cfg(feature = "cli")]
+pub mod report;
 pub mod rng;
 pub mod rule;
+pub mod run;
 pub mod schedule;
 pub mod subject;
 pub mod suite;

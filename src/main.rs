@@ -1,2 +1,9 @@
 //! The padproof command.
-fn main() {}
+
+// Cases allocate and free megabytes; the system allocator would fault every page in again.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    padproof::cli::main()
+}

@@ -109,7 +109,7 @@ pub(super) fn rank_offset(plan: &Plan) -> Option<Plan> {
     changed.then_some(wrong)
 }
 
-/// M43: packed with the ranges of the equal split where the plan says padded strides.
+/// M43: w2 packed with the ranges of the equal split where w13 follows padded strides.
 pub(super) fn prepad_as_floor(plan: &Plan) -> Option<Plan> {
     let shards = plan.parallel.tp / plan.parallel.ep;
     let even = plan.dims.i % shards == 0 && plan.split == Split::Prepad;

@@ -1,6 +1,6 @@
 //! Every mutant, with the properties that claim to catch it.
 
-use super::types::Stage::{Bytes, Layout, Output, Plan, Reload};
+use super::types::Stage::{Bytes, Layout, LayoutOfW2, Output, Plan, Reload};
 use super::{Mutant, bytes, layouts, outputs, plans, reload};
 
 const IDENTITY: &str = "pad-identity";
@@ -49,7 +49,7 @@ pub const ALL: &[Mutant] = mutants! {
     "scales-not-swizzled", Layout(layouts::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
     "ranks-all-first", Layout(layouts::ranks_all_first), [IDENTITY, INERT, TP_SUM, ROUND_TRIP], "facts/reports.md B64", "every rank loads the channels of rank 0";
     "rank-offset", Layout(layouts::rank_offset), [IDENTITY, INERT, TP_SUM], "M12", "a rank's channels begin one block early";
-    "prepad-as-floor", Layout(layouts::prepad_as_floor), [COMMUTE], "M43", "a pre-padded split loaded with the ranges of an equal one";
+    "prepad-as-floor", LayoutOfW2(layouts::prepad_as_floor), [COMMUTE], "M43", "w13 pre-padded and cut, w2 cut and then padded";
     "w13-tail-dirty", Bytes(bytes::w13_tail_dirty), [INERT], "facts/reports.md 0", "finite garbage in w13's tail alone";
     "w2-tail-dirty", Bytes(bytes::w2_tail_dirty), [INERT, POISON], "facts/reports.md 0", "finite garbage in w2's tail alone";
     "tails-uninitialised", Bytes(bytes::tails_uninitialised), [IDENTITY, INERT], "M16", "both tails as memory happened to be";

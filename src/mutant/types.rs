@@ -12,6 +12,8 @@ pub enum Stage {
     Plan(fn(&mut Plan) -> bool),
     /// The layout: bytes are packed as this plan says, and read as the true one says.
     Layout(fn(&Plan) -> Option<Plan>),
+    /// The same for w2 and its scales alone, while w13 is packed rightly.
+    LayoutOfW2(fn(&Plan) -> Option<Plan>),
     /// The loader: bytes after a right packing.
     Bytes(fn(&Plan, &mut PackedInputs) -> bool),
     /// The second load into the same buffers.

@@ -238,6 +238,14 @@ impl Role {
         Role::W2Bias,
     ];
 
+    /// Whether it belongs to the second projection.
+    pub const fn is_second(self) -> bool {
+        matches!(
+            self,
+            Role::W2 | Role::W2Scale | Role::W2Global | Role::W2Bias
+        )
+    }
+
     /// The tensor's name (facts/peers.md 5).
     pub const fn name(self) -> &'static str {
         match self {

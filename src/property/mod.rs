@@ -5,7 +5,6 @@
 mod bytes;
 mod invariants;
 mod list;
-mod matrix;
 mod outputs;
 mod plans;
 mod trial;
@@ -13,6 +12,5 @@ mod verdict;
 
 pub use invariants::invariants;
 pub use list::{ALL, Needs, Property, find};
-pub use matrix::{Cell, Row, idle, row, unknown_claims};
 pub use trial::Trial;
 pub use verdict::{Finding, Tier, Vacuous, Verdict};

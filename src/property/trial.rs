@@ -68,15 +68,21 @@ impl<'a> Trial<'a> {
 
     /// Packs as the plan says, or as the planted mutant does.
     pub(super) fn pack(&mut self, plan: &Plan, logical: &Logical) -> Result<PackedInputs, Verdict> {
-        let wrong = match self.mutant {
-            Some(Mutant {
-                stage: Stage::Layout(wrong),
-                ..
-            }) => wrong(plan),
-            _ => None,
+        let (wrong, w2_alone) = match self.mutant.map(|m| m.stage) {
+            Some(Stage::Layout(wrong)) => (wrong(plan), false),
+            Some(Stage::LayoutOfW2(wrong)) => (wrong(plan), true),
+            _ => (None, false),
         };
         self.planted |= wrong.is_some();
         let mut packed = self.pack_true(wrong.as_ref().unwrap_or(plan), logical)?;
+        if wrong.is_some() && w2_alone {
+            let right = self.pack_true(plan, logical)?;
+            for (rank, right) in packed.ranks.iter_mut().zip(&right.ranks) {
+                for (role, tensor) in right.iter().filter(|(role, _)| !role.is_second()) {
+                    rank.set(role, tensor.clone());
+                }
+            }
+        }
         if let Some(Mutant {
             stage: Stage::Bytes(change),
             ..

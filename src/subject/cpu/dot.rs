@@ -122,7 +122,7 @@ impl WithSimd for Dots<'_> {
                 None => {
                     for n in 0..count {
                         let row = decoded[n * steps..(n + 1) * steps].as_flattened_mut();
-                        matrix.read_row(expert, first + n, &mut row[..cols], scales);
+                        matrix.read_row(simd, expert, first + n, &mut row[..cols], scales);
                     }
                     &decoded[..]
                 }
@@ -164,9 +164,7 @@ impl WithSimd for Dots<'_> {
                 lane_sums(sums, totals);
                 for t in 0..many {
                     let to = &mut out[(token + t) * stride + column..][..count];
-                    for (to, total) in to.iter_mut().zip(totals[t..].iter().step_by(many)) {
-                        *to = *total;
-                    }
+                    to.copy_from_slice(&totals[t * count..][..count]);
                 }
                 token += many;
             }
@@ -260,7 +258,7 @@ impl Tiles<'_> {
             if !self.begins {
                 for r in 0..R {
                     for t in 0..T {
-                        acc[r][t] = load::<S>(&sums[(r0 + r) * self.many + t0 + t], part);
+                        acc[r][t] = load::<S>(&sums[(t0 + t) * self.count + r0 + r], part);
                     }
                 }
             }
@@ -292,7 +290,7 @@ impl Tiles<'_> {
             }
             for r in 0..R {
                 for t in 0..T {
-                    let to = &mut sums[(r0 + r) * self.many + t0 + t];
+                    let to = &mut sums[(t0 + t) * self.count + r0 + r];
                     bytemuck::cast_slice_mut::<f32, S::f32s>(to)[part] = acc[r][t];
                 }
             }

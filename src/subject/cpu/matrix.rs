@@ -8,6 +8,7 @@ use crate::num::Dtype;
 use crate::plan::ScalePlan;
 use crate::subject::error::SubjectError;
 use crate::terms::{Nibble, Order, Storage};
+use pulp::Simd;
 
 /// Which half of w13 a row belongs to, and where each half's channel j lies.
 #[derive(Debug, Clone, Copy)]
@@ -189,8 +190,9 @@ impl<'a> Matrix<'a> {
     ///
     /// A weight is code * (block scale * second-level scale): two roundings at most.
     #[inline(always)]
-    pub(super) fn read_row(
+    pub(super) fn read_row<S: Simd>(
         &self,
+        simd: S,
         expert: usize,
         row: usize,
         out: &mut [f32],
@@ -214,8 +216,8 @@ impl<'a> Matrix<'a> {
             multiply(scratch, global);
         }
         match self.col_block {
-            16 => by_block::<16>(out, scratch),
-            32 => by_block::<32>(out, scratch),
+            16 => by_block::<S, 16>(simd, out, scratch),
+            32 => by_block::<S, 32>(simd, out, scratch),
             block => {
                 for (chunk, &scale) in out.chunks_mut(block.max(1)).zip(scratch.iter()) {
                     multiply(chunk, scale);
@@ -232,12 +234,14 @@ fn multiply(values: &mut [f32], by: f32) {
     }
 }
 
+/// In vectors by hand: left alone, the compiler gathers and scatters over the blocks.
 #[inline(always)]
-fn by_block<const N: usize>(values: &mut [f32], scales: &[f32]) {
+fn by_block<S: Simd, const N: usize>(simd: S, values: &mut [f32], scales: &[f32]) {
     let (blocks, last) = values.as_chunks_mut::<N>();
     for (block, &scale) in blocks.iter_mut().zip(scales) {
-        for v in block {
-            *v *= scale;
+        let scale = simd.splat_f32s(scale);
+        for v in bytemuck::cast_slice_mut::<f32, S::f32s>(block) {
+            *v = simd.mul_f32s(*v, scale);
         }
     }
     if let Some(&scale) = scales.get(blocks.len()) {

@@ -1,0 +1,33 @@
+//! Sums up what can keep the command from running.
+//!
+//! It must not print. Layer 11.
+
+use crate::case::ParseError;
+use crate::model::ModelError;
+use crate::plan::PlanError;
+use crate::rule::RuleError;
+use crate::run::SurveyError;
+use crate::suite::SuiteError;
+use std::io;
+
+/// Why a command could not run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CliError {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("case: {0}")]
+    Case(#[from] ParseError),
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
+    /// Writing standard output; a closed pipe is no error.
+    #[error("standard output: {0}")]
+    Output(#[from] io::Error),
+    #[error("{0}")]
+    Usage(String),
+}

@@ -1,0 +1,137 @@
+//! `padproof list`: what there is, one line each, the name first.
+//!
+//! It must not explain. Layer 11.
+
+use super::args::{ListArgs, Listed};
+use super::error::CliError;
+use crate::model;
+use crate::rule::{Rules, Status};
+use crate::run::ExitCode;
+use crate::subject::{Cpu, Subject};
+use crate::suite::{self, Suite};
+use crate::terms::{WeightFormat, nearest};
+use std::io::Write;
+
+pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    if let (Some(extra), true) = (&args.suite, args.what != Listed::Cases) {
+        return Err(CliError::Usage(format!(
+            "unexpected `{extra}`: only `list cases` takes a suite"
+        )));
+    }
+    let rows: Vec<[String; 2]> = match args.what {
+        Listed::Models => models(),
+        Listed::Rules => rules(),
+        Listed::Subjects => vec![[Cpu::default().name().to_owned(), CPU.to_owned()]],
+        Listed::Formats => WeightFormat::ALL.iter().copied().map(format).collect(),
+        Listed::Suites => suites()?,
+        Listed::Cases => cases(args.suite.as_deref().unwrap_or("smoke"))?,
+    };
+    let width = rows.iter().map(|row| row[0].len()).max().unwrap_or(0);
+    for [name, text] in rows {
+        writeln!(out, "{}", format!("{name:width$}  {text}").trim_end())?;
+    }
+    Ok(ExitCode::Passed)
+}
+
+const CPU: &str = "padded, sharded, packed bytes on this machine; every rank computed and summed";
+
+fn models() -> Vec<[String; 2]> {
+    let row = |m: &model::Model| {
+        let text = format!(
+            "hidden {} intermediate {} experts {} top-k {} {} {} ({})",
+            m.hidden,
+            m.intermediate,
+            m.experts,
+            m.top_k,
+            m.activation,
+            m.quant.format,
+            m.grade.name()
+        );
+        [m.name.clone(), text]
+    };
+    model::builtin().iter().map(row).collect()
+}
+
+fn rules() -> Vec<[String; 2]> {
+    let row = |rule: &crate::rule::Rule| {
+        let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
+        let status = match rule.status {
+            Status::Current => "current",
+            Status::Historical => "historical",
+        };
+        let wrong = rule
+            .wrong
+            .as_ref()
+            .map_or(String::new(), |w| format!(": {w}"));
+        let text = format!("{status} {} ({}){wrong}", rule.version, formats.join(", "));
+        [rule.id.clone(), text]
+    };
+    Rules::builtin().iter().map(row).collect()
+}
+
+fn format(format: WeightFormat) -> [String; 2] {
+    let element = format.element();
+    let scale = format.scale().map_or("no scale".to_owned(), |grid| {
+        let extent = |extent| match extent {
+            crate::terms::Extent::All => "all".to_owned(),
+            crate::terms::Extent::Block(n) => n.to_string(),
+        };
+        format!(
+            "one {} scale per {} rows x {} columns",
+            grid.dtype.name(),
+            extent(grid.rows),
+            extent(grid.cols)
+        )
+    });
+    let global = if format.has_global_scale() {
+        ", one f32 scale per expert and projection"
+    } else {
+        ""
+    };
+    let bits = element.bits();
+    [
+        format.to_string(),
+        format!("{} ({bits} bits), {scale}{global}", element.name()),
+    ]
+}
+
+fn suites() -> Result<Vec<[String; 2]>, CliError> {
+    let row = |(name, _): &(&str, &str)| {
+        let suite = builtin(name)?;
+        let count = format!("{} cases, {} plans", suite.cases.len(), suite.plans.len());
+        let about = suite.about.unwrap_or_default();
+        Ok([suite.name, format!("{count}: {about}")])
+    };
+    suite::BUILTIN.iter().map(row).collect()
+}
+
+/// A shipped suite, or a sentence that names the nearest.
+pub(super) fn builtin(name: &str) -> Result<Suite, CliError> {
+    let text = suite::builtin(name).ok_or_else(|| {
+        let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
+        let hint =
+            nearest(name, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+        CliError::Usage(format!(
+            "no suite `{name}`{hint}; one of: {}",
+            known.join(", ")
+        ))
+    })?;
+    Ok(suite::parse(text, &format!("{name}.toml"))?)
+}
+
+fn cases(name: &str) -> Result<Vec<[String; 2]>, CliError> {
+    let suite = builtin(name)?;
+    let cases = suite
+        .cases
+        .iter()
+        .map(|entry| [entry.name.clone(), entry.case.to_string()]);
+    let plans = suite.plans.iter().map(|entry| {
+        let rule = entry.rule.as_deref().unwrap_or("*");
+        let text = format!(
+            "plan tp={} ep={} {} {rule}",
+            entry.tp, entry.ep, entry.layer
+        );
+        [entry.name.clone(), text]
+    });
+    Ok(cases.chain(plans).collect())
+}

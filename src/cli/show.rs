@@ -1,0 +1,136 @@
+//! `padproof show`: a case's plan, a rule, or a model's facts.
+//!
+//! It must not derive anything. Layer 11.
+
+use super::args::ShowArgs;
+use super::error::CliError;
+use crate::case::Case;
+use crate::model::{self, Model};
+use crate::plan::plan;
+use crate::report::tensors_human;
+use crate::rule::{Granule, Rule, Rules, Status};
+use crate::run::ExitCode;
+use std::io::{self, Write};
+
+pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let what = args.what.as_str();
+    if what.contains('=') && !std::path::Path::new(what).exists() {
+        let case: Case = what.parse()?;
+        writeln!(out, "{case:#}")?;
+        tensors_human(&plan(&case)?, out)?;
+    } else if let Ok(rule) = Rules::builtin().get(what) {
+        show_rule(rule, out)?;
+    } else {
+        let rule_like = what.matches('.').count() >= 2 && !std::path::Path::new(what).exists();
+        if rule_like && !what.contains('/') {
+            // Three dotted words are a rule's id: its own sentence names the nearest.
+            Rules::builtin().get(what)?;
+        }
+        show_model(&model::load(what)?, out)?;
+    }
+    Ok(ExitCode::Passed)
+}
+
+fn line(out: &mut dyn Write, key: &str, value: impl std::fmt::Display) -> io::Result<()> {
+    writeln!(out, "{key:<16} {value}")
+}
+
+fn granules(granules: &[Granule]) -> String {
+    if granules.is_empty() {
+        return "not padded".to_owned();
+    }
+    let word = |granule: &Granule| {
+        let when = if granule.when == Default::default() {
+            ""
+        } else {
+            " (conditional)"
+        };
+        format!("{} {:?}{when}", granule.align, granule.unit).to_lowercase()
+    };
+    granules.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
+    let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
+    let layers: Vec<&str> = rule.layers.iter().map(|l| l.name()).collect();
+    line(out, "rule", &rule.id)?;
+    line(out, "stack", format!("{} {}", rule.stack, rule.version))?;
+    line(out, "backend", &rule.backend)?;
+    line(out, "source", &rule.source)?;
+    let status = match rule.status {
+        Status::Current => "current",
+        Status::Historical => "historical",
+    };
+    line(out, "status", status)?;
+    if let Some(wrong) = &rule.wrong {
+        line(out, "known wrong", wrong)?;
+    }
+    line(out, "formats", formats.join(", "))?;
+    line(out, "layers", layers.join(", "))?;
+    line(out, "split", rule.split)?;
+    line(out, "order", rule.order)?;
+    line(out, "place", rule.place)?;
+    line(out, "storage", rule.storage)?;
+    line(out, "nibble", rule.nibble)?;
+    line(out, "intermediate", granules(&rule.intermediate))?;
+    line(out, "hidden", granules(&rule.hidden))?;
+    line(out, "tokens", granules(&rule.tokens))?;
+    for refusal in &rule.refuse {
+        let verdict = format!("{:?}", refusal.verdict).to_lowercase();
+        line(out, &verdict, &refusal.why)?;
+    }
+    Ok(())
+}
+
+fn show_model(model: &Model, out: &mut dyn Write) -> io::Result<()> {
+    line(out, "model", &model.name)?;
+    line(
+        out,
+        "source",
+        format!("{} ({})", model.source, model.grade.name()),
+    )?;
+    line(
+        out,
+        "architecture",
+        format!("{} ({})", model.architecture, model.model_type),
+    )?;
+    line(out, "hidden", model.hidden)?;
+    line(out, "model hidden", model.model_hidden)?;
+    line(out, "intermediate", model.intermediate)?;
+    line(
+        out,
+        "experts",
+        format!("{}, {} chosen", model.experts, model.top_k),
+    )?;
+    for (key, width) in [("shared", model.shared), ("dense", model.dense)] {
+        if let Some(width) = width {
+            line(out, key, width)?;
+        }
+    }
+    line(out, "activation", model.activation)?;
+    let groups = if model.groups > 1 {
+        format!(", {} of {} groups", model.keep, model.groups)
+    } else {
+        String::new()
+    };
+    line(
+        out,
+        "router",
+        format!("{}{groups}, factor {}", model.route, model.factor),
+    )?;
+    line(out, "bias", model.bias)?;
+    line(
+        out,
+        "format",
+        format!("{} ({})", model.quant.format, model.quant.method),
+    )?;
+    line(
+        out,
+        "layers",
+        format!("{} of {} with experts", model.moe_layers, model.layers),
+    )?;
+    for note in &model.notes {
+        line(out, "note", note)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! Writes a survey for people: a headline, one row per rule and layer, every finding, advice.
+//!
+//! It must not decide anything. Layer 10.
+
+use super::style::{fit_word, lines, table};
+use super::words::percent;
+use crate::model::Model;
+use crate::plan::{Fit, Plan, Violation};
+use crate::rule::Status;
+use crate::run::{Survey, Surveyed};
+use std::io::{self, Write};
+
+/// Writes the survey as text; verdicts are coloured.
+///
+/// # Errors
+/// Those of the stream.
+pub fn plan_human(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
+    headline(&survey.model, out)?;
+    writeln!(
+        out,
+        "tp {}  ep {}\n",
+        survey.parallel.tp, survey.parallel.ep
+    )?;
+    if survey.plans.is_empty() {
+        let format = survey.model.quant.format;
+        return writeln!(
+            out,
+            "no loaded rule takes {format}; see `padproof list rules`"
+        );
+    }
+    rows(&survey.plans, out)?;
+    for one in &survey.plans {
+        findings(&one.plan, one.wrong.as_deref(), out)?;
+    }
+    advice(survey, out)
+}
+
+/// The model's facts in a few lines.
+fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
+    let gated = if model.gated() { "gated" } else { "not gated" };
+    writeln!(
+        out,
+        "{}  ({}; {})",
+        model.name,
+        model.source,
+        model.grade.name()
+    )?;
+    write!(
+        out,
+        "hidden {}  intermediate {}  experts {}  top-k {}  {} ({gated})  {}",
+        model.hidden,
+        model.intermediate,
+        model.experts,
+        model.top_k,
+        model.activation,
+        model.quant.format
+    )?;
+    let parts = [
+        (
+            "model hidden",
+            Some(model.model_hidden).filter(|h| *h != model.hidden),
+        ),
+        ("shared", model.shared),
+        ("dense", model.dense),
+    ];
+    for (name, size) in parts {
+        if let Some(size) = size {
+            write!(out, "  {name} {size}")?;
+        }
+    }
+    writeln!(out)?;
+    for note in &model.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    Ok(())
+}
+
+fn change(from: u64, to: u64) -> String {
+    if from == to {
+        from.to_string()
+    } else {
+        format!("{from} -> {to}")
+    }
+}
+
+/// A rule's id, with what a reader must know about it before anything else.
+fn label(one: &Surveyed) -> String {
+    let mark = match (one.status, one.auto) {
+        (Status::Historical, _) => " (historical)",
+        (Status::Current, true) => " (auto)",
+        (Status::Current, false) => "",
+    };
+    format!("{}{mark}", one.plan.rule)
+}
+
+fn rows(plans: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = table(&[
+        "rule",
+        "layer",
+        "verdict",
+        "width",
+        "hidden",
+        "overhead",
+        "first finding",
+    ]);
+    for one in plans {
+        let plan = &one.plan;
+        rows.add_row([
+            label(one),
+            plan.layer.to_string(),
+            plan.fit.name().to_owned(),
+            change(plan.width, plan.width_padded),
+            change(plan.dims.h, plan.hidden_padded),
+            percent(plan.overhead_millionths),
+            plan.violations.first().map_or(String::new(), short),
+        ]);
+    }
+    for (at, line) in lines(&rows).into_iter().enumerate() {
+        let verdict = at.checked_sub(1).and_then(|row| plans.get(row));
+        writeln!(out, "{}", coloured(&line, verdict.map(|one| one.plan.fit)))?;
+    }
+    Ok(())
+}
+
+/// The line with its verdict word coloured. Cells hold their widths in plain text, so colour
+/// comes last; no cell to the left of the verdict holds the word between blanks.
+fn coloured(line: &str, fit: Option<Fit>) -> String {
+    fit.map_or_else(
+        || line.to_owned(),
+        |fit| {
+            line.replacen(
+                &format!(" {} ", fit.name()),
+                &format!(" {} ", fit_word(fit)),
+                1,
+            )
+        },
+    )
+}
+
+/// Code, axis and the number that was tested.
+fn short(found: &Violation) -> String {
+    let granule = if found.granule > 1 {
+        format!(" % {}", found.granule)
+    } else {
+        String::new()
+    };
+    format!(
+        "{} {} {} {}{granule}",
+        found.code,
+        found.axis,
+        found.value,
+        found.unit.name()
+    )
+}
+
+fn findings(plan: &Plan, wrong: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+    if plan.violations.is_empty() && wrong.is_none() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{}, {} layer: {}",
+        plan.rule,
+        plan.layer,
+        fit_word(plan.fit)
+    )?;
+    if let Some(wrong) = wrong {
+        writeln!(out, "  known wrong: {wrong}")?;
+    }
+    for found in &plan.violations {
+        writeln!(out, "  {}: {}", short(found), found.message)?;
+    }
+    Ok(())
+}
+
+fn advice(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
+    if survey.aligned.is_empty() {
+        return Ok(());
+    }
+    let degrees = |list: &[u64]| {
+        if list.is_empty() {
+            return "none up to 64".to_owned();
+        }
+        let words: Vec<String> = list.iter().map(u64::to_string).collect();
+        words.join(", ")
+    };
+    writeln!(out, "\ntp without padding, routed experts")?;
+    for (rule, list) in &survey.aligned {
+        writeln!(out, "  {rule}: {}", degrees(list))?;
+    }
+    writeln!(
+        out,
+        "  every rule above: {}",
+        degrees(&survey.aligned_by_all())
+    )
+}
+
+/// Writes one plan in full: its sizes, ranks, tensors and findings.
+///
+/// # Errors
+/// Those of the stream.
+pub fn tensors_human(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}  {}  width {}  hidden {}  overhead {}",
+        plan.rule,
+        fit_word(plan.fit),
+        change(plan.width, plan.width_padded),
+        change(plan.dims.h, plan.hidden_padded),
+        percent(plan.overhead_millionths)
+    )?;
+    let mut ranks = table(&["rank", "channels", "experts"]);
+    let range = |start: u64, len: u64| format!("{start}..{}", start.saturating_add(len));
+    for rank in &plan.ranks {
+        ranks.add_row([
+            rank.rank.to_string(),
+            range(rank.start, rank.len),
+            range(rank.expert_start, rank.expert_len),
+        ]);
+    }
+    let list = |sizes: &[u64]| {
+        let words: Vec<String> = sizes.iter().map(u64::to_string).collect();
+        words.join(" x ")
+    };
+    let mut tensors = table(&["tensor", "dtype", "shape per rank", "logical", "bytes"]);
+    for tensor in &plan.tensors {
+        tensors.add_row([
+            tensor.name.to_owned(),
+            tensor.dtype.to_owned(),
+            list(&tensor.shape),
+            list(&tensor.logical),
+            tensor.bytes.to_string(),
+        ]);
+    }
+    for rows in [ranks, tensors] {
+        writeln!(out)?;
+        for line in lines(&rows) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    findings(plan, None, out)
+}

@@ -1,0 +1,129 @@
+//! Writes a survey as JSON; the fields are an interface, and only ever added to.
+//!
+//! It must not decide anything. Layer 10.
+
+use crate::model::Model;
+use crate::plan::{Parallel, RankPlan, TensorPlan, Violation};
+use crate::rule::Status;
+use crate::run::{Survey, Surveyed};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Version of the shape; raised when a field changes its meaning.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    model: ModelFacts<'a>,
+    parallel: Parallel,
+    plans: Vec<OnePlan<'a>>,
+    advice: Advice<'a>,
+}
+
+#[derive(Serialize)]
+struct ModelFacts<'a> {
+    #[serde(flatten)]
+    model: &'a Model,
+    gated: bool,
+    router: Router<'a>,
+}
+
+#[derive(Serialize)]
+struct Router<'a> {
+    name: &'a str,
+    groups: u64,
+    keep: u64,
+    factor: f64,
+}
+
+#[derive(Serialize)]
+struct OnePlan<'a> {
+    rule: &'a str,
+    layer: &'a str,
+    verdict: &'a str,
+    status: &'a str,
+    auto: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong: Option<&'a str>,
+    format: &'a str,
+    width: u64,
+    width_padded: u64,
+    hidden: u64,
+    hidden_padded: u64,
+    w13_rows: u64,
+    overhead: f64,
+    ranks: &'a [RankPlan],
+    tensors: &'a [TensorPlan],
+    findings: &'a [Violation],
+}
+
+#[derive(Serialize)]
+struct Advice<'a> {
+    aligned_tp: Vec<u64>,
+    per_rule: BTreeMap<&'a str, &'a [u64]>,
+}
+
+/// Writes the survey as one JSON object.
+///
+/// # Errors
+/// Those of the stream.
+pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
+    let model = &survey.model;
+    let document = Document {
+        schema: SCHEMA,
+        model: ModelFacts {
+            model,
+            gated: model.gated(),
+            router: Router {
+                name: model.route.name(),
+                groups: model.groups,
+                keep: model.keep,
+                factor: model.factor,
+            },
+        },
+        parallel: survey.parallel,
+        plans: survey.plans.iter().map(one).collect(),
+        advice: Advice {
+            aligned_tp: survey.aligned_by_all(),
+            per_rule: survey
+                .aligned
+                .iter()
+                .map(|(rule, list)| (rule.as_str(), list.as_slice()))
+                .collect(),
+        },
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn one(surveyed: &Surveyed) -> OnePlan<'_> {
+    let plan = &surveyed.plan;
+    OnePlan {
+        rule: &plan.rule,
+        layer: plan.layer.name(),
+        verdict: plan.fit.name(),
+        status: match surveyed.status {
+            Status::Current => "current",
+            Status::Historical => "historical",
+        },
+        auto: surveyed.auto,
+        wrong: surveyed.wrong.as_deref(),
+        format: plan.weight.name(),
+        width: plan.width,
+        width_padded: plan.width_padded,
+        hidden: plan.dims.h,
+        hidden_padded: plan.hidden_padded,
+        w13_rows: plan.w13_rows,
+        overhead: ratio(plan.overhead_millionths),
+        ranks: &plan.ranks,
+        tensors: &plan.tensors,
+        findings: &plan.violations,
+    }
+}
+
+/// Millionths as a ratio.
+fn ratio(millionths: u64) -> f64 {
+    millionths as f64 / 1e6
+}

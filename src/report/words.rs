@@ -1,0 +1,41 @@
+//! Spells numbers and plurals for people.
+//!
+//! It must not write anything. Layer 10.
+
+/// `1 case`, `2 cases`, `5 184 checks`.
+pub fn plural(count: u64, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", thousands(count))
+}
+
+/// Digits in groups of three, from 1 000 on.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Millionths as a percentage with one decimal.
+pub(super) fn percent(millionths: u64) -> String {
+    format!("{}.{}%", millionths / 10_000, millionths / 1_000 % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        assert_eq!(plural(1, "case"), "1 case");
+        assert_eq!(plural(4096, "case"), "4 096 cases");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1 234 567");
+        assert_eq!(percent(15_609), "1.5%");
+    }
+}

@@ -1,0 +1,65 @@
+//! Gives the exit codes their numbers.
+//!
+//! It must not decide which one holds. Layer 9.
+
+/// What the padproof command ends with (style.md C.3). The numbers are never changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExitCode {
+    /// 0: everything that ran passed; skips are allowed. Also a closed pipe.
+    Passed,
+    /// 1: at least one failure; or a rule named with `--rule` does not run the model.
+    Failed,
+    /// 2: could not run: bad arguments, bad files, or the harness itself broke.
+    Broken,
+    /// 3: no failure, but a line reads VACUOUS, or coverage is below a suite's minimum.
+    Vacuous,
+    /// 4: nothing ran.
+    NothingRan,
+    /// 101: a panic in the tool itself, by Rust's own convention.
+    Panicked,
+    /// 130: interrupted; the report holds what had run.
+    Interrupted,
+}
+
+impl ExitCode {
+    /// Every code, in the order of its number.
+    pub const ALL: [ExitCode; 7] = [
+        ExitCode::Passed,
+        ExitCode::Failed,
+        ExitCode::Broken,
+        ExitCode::Vacuous,
+        ExitCode::NothingRan,
+        ExitCode::Panicked,
+        ExitCode::Interrupted,
+    ];
+
+    /// The number the process ends with.
+    pub const fn number(self) -> u8 {
+        match self {
+            ExitCode::Passed => 0,
+            ExitCode::Failed => 1,
+            ExitCode::Broken => 2,
+            ExitCode::Vacuous => 3,
+            ExitCode::NothingRan => 4,
+            ExitCode::Panicked => 101,
+            ExitCode::Interrupted => 130,
+        }
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        std::process::ExitCode::from(code.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ExitCode;
+
+    #[test]
+    fn exit_codes_keep_their_numbers() {
+        let numbers = ExitCode::ALL.map(ExitCode::number);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 101, 130]);
+    }
+}

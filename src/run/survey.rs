@@ -1,0 +1,324 @@
+//! Plans a model's layers under every rule that concerns them.
+//!
+//! It must not format text, or decide anything that `plan` decides. Layer 9.
+
+use crate::model::Model;
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer};
+use crate::rule::{Rule, RuleError, Rules, Status};
+use crate::terms::{LayerKind, nearest};
+
+/// What is asked about a model.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// Ranks.
+    pub parallel: Parallel,
+    /// Tokens that size the activations.
+    pub tokens: u64,
+    /// Rule id or glob; every rule that takes the format if left out.
+    pub rule: Option<&'a str>,
+    /// Only rules of this backend.
+    pub backend: Option<&'a str>,
+    /// Only this part of the model.
+    pub layer: Option<LayerKind>,
+    /// Environment variables that are set to a true value.
+    pub env: &'a [&'a str],
+    /// Whether to look for ranks that need no padding.
+    pub advice: bool,
+}
+
+/// One plan of a survey.
+#[derive(Debug, Clone)]
+pub struct Surveyed {
+    /// The plan.
+    pub plan: Plan,
+    /// Whether the rule describes code that is shipped today.
+    pub status: Status,
+    /// Whether the stack's `auto` takes this rule's backend for the model.
+    pub auto: bool,
+    /// What is known to be wrong with the rule.
+    pub wrong: Option<String>,
+}
+
+/// A model's plans under every rule asked for.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The model.
+    pub model: Model,
+    /// Ranks.
+    pub parallel: Parallel,
+    /// Plans: by layer, current rules first, else in the order of the rule files.
+    pub plans: Vec<Surveyed>,
+    /// TP degrees up to 64 that need no padding, per current rule of the routed layer.
+    pub aligned: Vec<(String, Vec<u64>)>,
+    /// Whether a rule named in the query does not run the model: it refuses, cannot represent it,
+    /// or is wrong. Historical rules count only when named exactly.
+    pub named_fails: bool,
+}
+
+impl Survey {
+    /// TP degrees that need no padding under any current rule of the routed layer.
+    pub fn aligned_by_all(&self) -> Vec<u64> {
+        let Some(((_, first), rest)) = self.aligned.split_first() else {
+            return Vec::new();
+        };
+        let common = |tp: &u64| rest.iter().all(|(_, list)| list.contains(tp));
+        first.iter().copied().filter(common).collect()
+    }
+}
+
+/// Why a model could not be surveyed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SurveyError {
+    /// A rule that does not exist.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// A backend that no rule has.
+    #[error("no rule has the backend `{given}`{hint}; known: {known}")]
+    Backend {
+        /// What was asked for.
+        given: String,
+        /// The nearest one, as text to append.
+        hint: String,
+        /// All of them.
+        known: String,
+    },
+    /// A pattern and a backend that exclude each other.
+    #[error("no rule matches `{rule}` on the backend `{backend}`")]
+    Disjoint {
+        /// The pattern.
+        rule: String,
+        /// The backend.
+        backend: String,
+    },
+    /// A part that the model does not have.
+    #[error("{model} has no {layer} layer")]
+    NoLayer {
+        /// The model.
+        model: String,
+        /// The part.
+        layer: LayerKind,
+    },
+    /// A layer that cannot be planned at all.
+    #[error("{model}, {layer} layer, rule {rule}: {source}")]
+    Plan {
+        /// The model.
+        model: String,
+        /// The part.
+        layer: LayerKind,
+        /// The rule.
+        rule: String,
+        /// Why.
+        source: PlanError,
+    },
+}
+
+/// Plans every layer of the model under every rule that the query and the layer's format choose.
+///
+/// # Errors
+/// Names that do not exist, and sizes that cannot be planned under any rule.
+pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey, SurveyError> {
+    let candidates = candidates(rules, query)?;
+    let parts: Vec<LayerSpec> = layers(model, query.tokens)
+        .into_iter()
+        .filter(|part| query.layer.is_none_or(|kind| kind == part.kind))
+        .collect();
+    if let (Some(layer), true) = (query.layer, parts.is_empty()) {
+        return Err(SurveyError::NoLayer {
+            model: model.name.clone(),
+            layer,
+        });
+    }
+    let mut survey = Survey {
+        model: model.clone(),
+        parallel: query.parallel,
+        plans: Vec::new(),
+        aligned: Vec::new(),
+        named_fails: false,
+    };
+    for part in &parts {
+        for rule in chosen(&candidates, &parts, part, query) {
+            let plan = plan_layer(part, query.parallel, rule, query.env).map_err(|source| {
+                SurveyError::Plan {
+                    model: model.name.clone(),
+                    layer: part.kind,
+                    rule: rule.id.clone(),
+                    source,
+                }
+            })?;
+            let counts = query
+                .rule
+                .is_some_and(|p| rule.status == Status::Current || p == rule.id);
+            survey.named_fails |= counts && fails(plan.fit);
+            if query.advice && part.kind == LayerKind::Routed && rule.status == Status::Current {
+                let list = aligned_tp(part, query.parallel.ep, rule);
+                survey.aligned.push((rule.id.clone(), list));
+            }
+            survey.plans.push(Surveyed {
+                plan,
+                status: rule.status,
+                auto: is_auto(model, part, rule, rules),
+                wrong: rule.wrong.clone(),
+            });
+        }
+    }
+    Ok(survey)
+}
+
+const fn fails(fit: Fit) -> bool {
+    matches!(fit, Fit::Refused | Fit::Unrepresentable | Fit::Wrong)
+}
+
+/// The rules that names and backend leave, current ones first.
+fn candidates<'r>(rules: &'r Rules, query: &Query<'_>) -> Result<Vec<&'r Rule>, SurveyError> {
+    if let Some(given) = query.backend {
+        let mut known: Vec<&str> = rules.iter().map(|r| r.backend.as_str()).collect();
+        known.sort_unstable();
+        known.dedup();
+        if !known.contains(&given) {
+            return Err(SurveyError::Backend {
+                given: given.to_owned(),
+                hint: nearest(given, &known)
+                    .map_or(String::new(), |n| format!(" (did you mean `{n}`?)")),
+                known: known.join(", "),
+            });
+        }
+    }
+    let mut found = match query.rule {
+        Some(pattern) => rules.matching(pattern)?,
+        None => rules.iter().collect(),
+    };
+    found.retain(|rule| query.backend.is_none_or(|b| b == rule.backend));
+    if let (true, Some(rule), Some(backend)) = (found.is_empty(), query.rule, query.backend) {
+        return Err(SurveyError::Disjoint {
+            rule: rule.to_owned(),
+            backend: backend.to_owned(),
+        });
+    }
+    found.sort_by_key(|rule| rule.status == Status::Historical);
+    Ok(found)
+}
+
+/// The candidates that are planned for one part: those that take its kind and format. A rule
+/// named exactly is planned whatever the format, and so is a pattern that would else plan
+/// nothing: the plan then says that the format is not the rule's.
+fn chosen<'r>(
+    candidates: &[&'r Rule],
+    parts: &[LayerSpec],
+    part: &LayerSpec,
+    query: &Query<'_>,
+) -> Vec<&'r Rule> {
+    let takes = |rule: &Rule, part: &LayerSpec| {
+        rule.layers.contains(&part.kind) && rule.formats.contains(&part.weight)
+    };
+    let any = candidates
+        .iter()
+        .any(|rule| parts.iter().any(|part| takes(rule, part)));
+    let first = parts.first().map(|p| p.kind);
+    let named = query.rule.is_some() && !any && first == Some(part.kind);
+    candidates
+        .iter()
+        .copied()
+        .filter(|rule| {
+            let exact = query.rule == Some(rule.id.as_str());
+            takes(rule, part) || (exact && rule.layers.contains(&part.kind)) || named
+        })
+        .collect()
+}
+
+/// Whether the stack's `auto` takes the rule's backend for this model and format.
+fn is_auto(model: &Model, part: &LayerSpec, rule: &Rule, rules: &Rules) -> bool {
+    rule.status == Status::Current
+        && rules
+            .auto(&rule.stack, &model.architecture, part.weight)
+            .is_some_and(|auto| auto.backend == rule.backend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
+        Query {
+            parallel: Parallel { tp: 8, ep: 1 },
+            tokens: 1,
+            rule,
+            backend,
+            layer: None,
+            env: &[],
+            advice: true,
+        }
+    }
+
+    fn model() -> Model {
+        let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
+        model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Fp8);
+        model
+    }
+
+    #[test]
+    fn current_rules_come_before_historical_ones() {
+        let found = survey(&model(), Rules::builtin(), &ask(None, None)).unwrap();
+        let statuses: Vec<bool> = found
+            .plans
+            .iter()
+            .map(|p| p.status == Status::Historical)
+            .collect();
+        assert!(statuses.is_sorted() && statuses.contains(&true) && statuses.contains(&false));
+    }
+
+    #[test]
+    fn a_rule_named_exactly_is_planned_whatever_the_format() {
+        let id = "sglang.aiter.mxfp4";
+        let found = survey(&model(), Rules::builtin(), &ask(Some(id), None)).unwrap();
+        assert_eq!(found.plans.len(), 1);
+        let codes: Vec<_> = found.plans[0]
+            .plan
+            .violations
+            .iter()
+            .map(|v| v.code)
+            .collect();
+        assert!(codes.contains(&"PP111"), "{codes:?}");
+    }
+
+    #[test]
+    fn historical_rules_count_only_when_named_exactly() {
+        let glob = ask(Some("sglang.aiter.fp8*"), None);
+        let mut narrow = model();
+        narrow.activation = crate::terms::Activation::Relu2;
+        let found = survey(&narrow, Rules::builtin(), &glob).unwrap();
+        assert!(found.plans.iter().any(|p| p.plan.fit == Fit::Wrong));
+        assert!(!found.named_fails);
+        let exact = ask(Some("sglang.aiter.fp8.published"), None);
+        assert!(
+            survey(&narrow, Rules::builtin(), &exact)
+                .unwrap()
+                .named_fails
+        );
+    }
+
+    #[test]
+    fn unknown_backends_name_the_nearest() {
+        let error = survey(
+            &model(),
+            Rules::builtin(),
+            &ask(None, Some("flashinfer_cutlas")),
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(
+            error.contains("did you mean `flashinfer_cutlass`?"),
+            "{error}"
+        );
+        let both = ask(Some("sglang.aiter.*"), Some("triton"));
+        assert!(survey(&model(), Rules::builtin(), &both).is_err());
+    }
+
+    #[test]
+    fn common_degrees_are_in_every_list() {
+        let found = survey(&model(), Rules::builtin(), &ask(None, None)).unwrap();
+        for tp in found.aligned_by_all() {
+            assert!(found.aligned.iter().all(|(_, list)| list.contains(&tp)));
+        }
+    }
+}

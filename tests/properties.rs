@@ -1,0 +1,78 @@
+//! Goal: every property holds over drawn cases. Method: the runner's own draws, a fixed seed for
+//! the counts and proptest for shrinking.
+
+use padproof::r#gen::{Domain, draw, strategy};
+use padproof::property::{ALL, Trial, Verdict, find};
+use padproof::subject::Cpu;
+use proptest::prelude::*;
+
+/// Draws per property and profile.
+const CASES: u64 = 300;
+
+#[test]
+fn every_property_holds_over_drawn_cases_and_proves_something() {
+    let mut failures = Vec::new();
+    for property in ALL {
+        let mut cpu = Cpu::default();
+        let mut trial = Trial::new(&mut cpu);
+        let (mut passed, mut skipped, mut vacuous) = (0, 0, 0);
+        for n in 0..CASES {
+            let domain = [Domain::FULL, Domain::UNIFORM][(n % 2) as usize];
+            let case = draw(&domain, 0x5eed, n);
+            match (property.check)(&case, &mut trial) {
+                Verdict::Pass => passed += 1,
+                Verdict::Skip(_) => skipped += 1,
+                Verdict::Vacuous(_) => vacuous += 1,
+                Verdict::Fail(f) => failures.push(format!(
+                    "{}: {} wanted {}, got {} ({}; {} of {})\n  {}",
+                    property.name,
+                    f.place,
+                    f.wanted,
+                    f.actual,
+                    f.bound,
+                    f.differing,
+                    f.total,
+                    f.repro()
+                )),
+                Verdict::Broken(e) => {
+                    failures.push(format!("{} {case}: broken: {e}", property.name))
+                }
+            }
+        }
+        println!(
+            "{:18} passed {passed} skipped {skipped} vacuous {vacuous}",
+            property.name
+        );
+        if skipped * 5 > CASES || passed * 8 < CASES {
+            failures.push(format!(
+                "{}: {passed} passed, {skipped} skipped of {CASES}",
+                property.name
+            ));
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures\n{}",
+        failures.len(),
+        failures[..failures.len().min(30)].join("\n")
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn padding_preserves_outputs(case in strategy(Domain::FULL)) {
+        let property = find("pad-identity").expect("it is listed");
+        let mut cpu = Cpu::default();
+        let verdict = (property.check)(&case, &mut Trial::new(&mut cpu));
+        if let Verdict::Fail(finding) = &verdict {
+            prop_assert!(false, "{}", finding.repro());
+        }
+        prop_assert!(!matches!(verdict, Verdict::Broken(_)), "{verdict:?}");
+    }
+}
