@@ -89,6 +89,8 @@ struct Sums {
 /// Buffers that experts reuse.
 #[derive(Default)]
 struct Scratch {
+    /// What the machine can do.
+    arch: pulp::Arch,
     w13: Expert,
     w2: Expert,
     /// Inputs of the expert's tokens, [n, h].
@@ -184,8 +186,8 @@ impl<'a> Layer<'a> {
             self.case.k as usize,
         );
         let weighs_input = self.case.route.weights_input();
-        self.w13.decode(expert, &mut scratch.w13);
-        self.w2.decode(expert, &mut scratch.w2);
+        self.w13.decode(scratch.arch, expert, &mut scratch.w13);
+        self.w2.decode(scratch.arch, expert, &mut scratch.w2);
         scratch.x.clear();
         for &place in places {
             let weight = if weighs_input {

@@ -142,8 +142,18 @@ impl<'a> Projection<'a> {
         })
     }
 
-    /// Decodes one expert.
-    pub(super) fn decode(&self, expert: usize, out: &mut Expert) {
+    /// Decodes one expert, with the widest instructions that the machine has. Bits do not depend
+    /// on them: nothing is fused, and sums have a fixed order.
+    pub(super) fn decode(&self, arch: pulp::Arch, expert: usize, out: &mut Expert) {
+        arch.dispatch(Decode {
+            projection: self,
+            expert,
+            out,
+        });
+    }
+
+    #[inline(always)]
+    fn decode_plain(&self, expert: usize, out: &mut Expert) {
         let rows = self.halves * self.rows;
         out.cols = self.cols;
         out.values.resize(rows * self.cols, 0.0);
@@ -162,6 +172,7 @@ impl<'a> Projection<'a> {
     }
 
     /// Unscaled values of a row.
+    #[inline(always)]
     fn elements(&self, bytes: &[u8], out: &mut [f64]) {
         match (&self.values, self.codes.bits()) {
             (Some(values), _) => {
@@ -183,6 +194,7 @@ impl<'a> Projection<'a> {
     }
 
     /// Multiplies a row by its scales: half and row decide the scale's row, column its column.
+    #[inline(always)]
     fn scale_row(&self, expert: usize, row: usize, values: &mut [f64]) {
         let Some((bytes, grid)) = self.scale else {
             return;
@@ -206,6 +218,22 @@ impl<'a> Projection<'a> {
             let scale = f64::from(scale_value(grid.dtype, bytes, first + n)) * global;
             values.iter_mut().for_each(|v| *v *= scale);
         }
+    }
+}
+
+/// A call of [`Projection::decode_plain`] that is compiled for each instruction set.
+struct Decode<'a, 'b> {
+    projection: &'b Projection<'a>,
+    expert: usize,
+    out: &'b mut Expert,
+}
+
+impl pulp::NullaryFnOnce for Decode<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.projection.decode_plain(self.expert, self.out);
     }
 }
 
