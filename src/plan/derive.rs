@@ -499,7 +499,7 @@ impl Facts<'_> {
                 code: "PP111",
                 axis: "weight format",
                 value: self.layer.weight.element().bits(),
-                unit: Unit::Elements,
+                unit: Unit::Bits,
                 granule: 0,
                 message: format!(
                     "{} takes {}, not {}",
@@ -535,7 +535,7 @@ impl Facts<'_> {
                 value,
                 unit: Unit::Elements,
                 granule,
-                message: format!("{axis} {value} % {granule} = {rest}: {}", refusal.why),
+                message: format!("{value} % {granule} = {rest}: {}", refusal.why),
                 effect,
             });
         }
