@@ -27,6 +27,8 @@ pub struct Reference {
     pub ids: Vec<u32>,
     /// Routing weights [t, k], scaling factor included.
     pub weights: Vec<f64>,
+    /// Bound on |subject's weight - weight|, [t, k].
+    pub weight_bound: Vec<f64>,
     /// Whether every operation is exact, in any order, so that a subject's bits must equal.
     pub exact: bool,
     /// Per token: the smallest distance of a chosen score from one not chosen, in units of what
@@ -73,6 +75,7 @@ pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceE
         bound: sums.bound,
         ids: routing.ids,
         weights: routing.weights,
+        weight_bound: routing.errors,
         exact: sums.exact,
         ambiguous: routing.gaps.iter().map(|&gap| gap <= 1.0).collect(),
         route_gap: routing.gaps,
