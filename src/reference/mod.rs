@@ -8,6 +8,7 @@ mod activation;
 mod bound;
 mod error;
 mod layer;
+mod product;
 mod quantise;
 mod route;
 mod score;
@@ -15,3 +16,6 @@ mod weights;
 
 pub use error::ReferenceError;
 pub use layer::{Reference, reference};
+
+#[cfg(test)]
+mod tests;
