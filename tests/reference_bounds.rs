@@ -6,21 +6,23 @@ use padproof::compare::{Bound, Comparison, compare};
 use padproof::fill::fill;
 use padproof::r#gen::{Domain, draw};
 use padproof::layout::pack_layer;
-use padproof::plan::plan;
+use padproof::plan::{Fit, plan};
 use padproof::reference::{Reference, reference};
 use padproof::subject::{Cpu, Subject};
 use padproof::tensor::{Logical, Output};
-use padproof::terms::{ActQuant, Fill};
 
 /// Cases drawn; each is run padded and unpadded.
 const CASES: u64 = 2000;
 /// Seed of the drawn cases.
 const SEED: u64 = 7;
 
-/// What the subject computes under the case's own plan; nothing where the plan is refused.
+/// What the subject computes under the case's own plan; nothing where the plan is
+/// refused.
 fn run(case: &Case, logical: &Logical, subject: &mut Cpu) -> Option<Output> {
     let plan = plan(case).ok()?;
-    subject.supports(&plan).ok()?;
+    if plan.fit > Fit::Unknown || subject.supports(&plan).is_err() {
+        return None;
+    }
     let inputs = pack_layer(&plan, logical).expect("a plan that was made can be packed");
     Some(subject.run(&plan, &inputs).expect("plan and tensors match"))
 }
@@ -142,30 +144,4 @@ fn the_cpu_subject_lies_within_the_bound_padded_and_unpadded() {
     assert!(exact as u64 > CASES / 50, "{exact} exact cases");
     assert!(doubtful * 100 < tokens, "{doubtful} of {tokens} tokens");
     assert!(largest > 0.5 && largest <= 1.0, "{largest}");
-}
-
-#[test]
-fn a_wrong_layer_leaves_the_bound() {
-    let mut subject = Cpu::new();
-    let (mut seen, mut caught) = (0, 0);
-    for index in 0..CASES / 10 {
-        let case = Case {
-            qx: ActQuant::None,
-            qh: ActQuant::None,
-            ..draw(&Domain::FULL, SEED, index)
-        };
-        // Enough elements and channels that exchanging two of them shows.
-        if case.t == 0 || case.h < 2 || case.i < 2 || case.fill != Fill::Wild {
-            continue;
-        }
-        let mut logical = fill(&case).expect("a drawn case can be filled");
-        let wanted = reference(&case, &logical).expect("a drawn case has a reference");
-        logical.w2.bytes_mut().reverse();
-        let Some(actual) = run(&case, &logical, &mut subject) else {
-            continue;
-        };
-        seen += 1;
-        caught += usize::from(!judge(&case, &wanted, &actual).agree);
-    }
-    assert!(seen > 20 && caught * 10 >= seen * 9, "{caught} of {seen}");
 }

@@ -16,6 +16,3 @@ mod weights;
 
 pub use error::ReferenceError;
 pub use layer::{Reference, reference};
-
-#[cfg(test)]
-mod tests;
