@@ -4,77 +4,14 @@
 //! It computes nothing: activation formulas live twice (reference and subject), split
 //! arithmetic once in `plan`. Layer 0; uses only `num` for element types.
 
+mod word;
+
 use crate::num::Dtype;
 use std::fmt;
 use std::str::FromStr;
+use word::words;
 
-/// A word that is not in a vocabulary, with the nearest one that is.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {kind} `{word}`{}; one of: {}", nearest_hint(.word, .valid), .valid.join(", "))]
-#[non_exhaustive]
-pub struct UnknownWord {
-    /// What kind of word was wanted, for example `activation`.
-    pub kind: &'static str,
-    /// What was given.
-    pub word: String,
-    /// Every valid word.
-    pub valid: Vec<String>,
-}
-
-/// The candidate nearest to `word` by edit distance, when it is near enough to be a slip.
-pub fn nearest<'a, S: AsRef<str>>(word: &str, candidates: &'a [S]) -> Option<&'a str> {
-    candidates
-        .iter()
-        .map(|c| (strsim::damerau_levenshtein(word, c.as_ref()), c.as_ref()))
-        .filter(|(distance, c)| *distance <= 2.max(c.len() / 3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
-}
-
-fn nearest_hint(word: &str, valid: &[String]) -> String {
-    nearest(word, valid).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
-}
-
-/// Gives an enum one spelling per variant: `ALL`, `name()`, `Display`, `FromStr`.
-macro_rules! words {
-    ($(#[$meta:meta])* $type:ident, $kind:literal { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $type { $($(#[$vmeta])* $variant),+ }
-        impl $type {
-            /// Every word, in the order in which lists print them.
-            pub const ALL: &'static [$type] = &[$($type::$variant),+];
-            /// The one spelling, used in case lines, files and output.
-            pub const fn name(self) -> &'static str {
-                match self { $($type::$variant => $word),+ }
-            }
-        }
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.pad(self.name()) }
-        }
-        impl FromStr for $type {
-            type Err = UnknownWord;
-            fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                Self::ALL.iter().copied().find(|v| v.name() == word).ok_or_else(|| UnknownWord {
-                    kind: $kind,
-                    word: word.to_owned(),
-                    valid: Self::ALL.iter().map(|v| v.name().to_owned()).collect(),
-                })
-            }
-        }
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-                s.serialize_str(self.name())
-            }
-        }
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                let word = String::deserialize(d)?;
-                word.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    };
-}
+pub use word::{UnknownWord, nearest};
 
 words! {
     /// How a weight tensor is stored: element type, scale grid, second-level scale.

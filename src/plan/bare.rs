@@ -1,8 +1,9 @@
 //! The plan of the same shards without padding: what a padded plan is compared with.
 
 use super::arith::padded;
-use super::derive::{group_needed, set_grids};
+use super::derive::set_grids;
 use super::tensors::tensors;
+use super::violations::group_needed;
 use super::{Plan, PlanError};
 use crate::rule::PadValue;
 use crate::terms::{Order, Place, Storage};

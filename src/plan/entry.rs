@@ -1,7 +1,8 @@
 //! The ways in: from a case, and from a model under every rule.
 
 use super::arith::lcm;
-use super::derive::{group_needed, plan_layer};
+use super::derive::plan_layer;
+use super::violations::group_needed;
 use super::{Fit, LayerSpec, Parallel, Plan, PlanError};
 use crate::case::{Case, PadSpec, Scheme};
 use crate::model::Model;

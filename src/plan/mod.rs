@@ -12,6 +12,7 @@ mod sizes;
 mod split;
 mod tensors;
 mod types;
+mod violations;
 
 pub use bare::unpadded;
 pub use derive::plan_layer;

@@ -147,6 +147,8 @@ pub enum Unit {
     Bytes,
     /// Units of the stored parameter: bytes when two elements share a byte, else elements.
     Stored,
+    /// Bits of an element.
+    Bits,
     /// Scale blocks.
     Blocks,
     /// Ranks.
@@ -162,6 +164,7 @@ impl Unit {
             Unit::Elements => "elements",
             Unit::Bytes => "bytes",
             Unit::Stored => "stored units",
+            Unit::Bits => "bits",
             Unit::Blocks => "blocks",
             Unit::Ranks => "ranks",
             Unit::Experts => "experts",

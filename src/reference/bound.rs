@@ -60,13 +60,11 @@ pub(super) fn gamma_second(i: usize, k: usize, tp: u64) -> f64 {
 }
 
 /// 2-norm.
-#[inline(always)]
 pub(super) fn norm(values: &[f64]) -> f64 {
     sum_squares(values).sqrt()
 }
 
 /// Sum of squares, in eight lanes so that it vectorises.
-#[inline(always)]
 pub(super) fn sum_squares(values: &[f64]) -> f64 {
     let mut lanes = [0.0; 8];
     let (chunks, rest) = values.as_chunks::<8>();

@@ -5,15 +5,16 @@
 use super::activation::{gate, gate_change, gate_scale, up};
 use super::bound::{self, First, Second, U, U_BF16, norm};
 use super::error::ReferenceError;
+use super::product::{Multiply, Product};
 use super::quantise;
 use super::route::{Routing, route};
-use super::weights::{Expert, Parts, Projection, Sizes, shaped};
+use super::weights::{Parts, Projection, Sizes, shaped};
 use crate::case::Case;
 use crate::fill;
 use crate::tensor::Logical;
 use crate::terms::{Activation, Bias};
-use ndarray::linalg::general_mat_mul;
-use ndarray::{ArrayView2, ArrayViewMut2};
+use ndarray::ArrayView2;
+use pulp::Arch;
 
 /// What the layer computes, and how far a subject may be from it.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Reference {
     pub ids: Vec<u32>,
     /// Routing weights [t, k], scaling factor included.
     pub weights: Vec<f64>,
+    /// Bound on |subject's weight - weight|, [t, k].
+    pub weight_bound: Vec<f64>,
     /// Whether every operation is exact, in any order, so that a subject's bits must equal.
     pub exact: bool,
     /// Per token: the smallest distance of a chosen score from one not chosen, in units of what
@@ -73,6 +76,7 @@ pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceE
         bound: sums.bound,
         ids: routing.ids,
         weights: routing.weights,
+        weight_bound: routing.errors,
         exact: sums.exact,
         ambiguous: routing.gaps.iter().map(|&gap| gap <= 1.0).collect(),
         route_gap: routing.gaps,
@@ -89,41 +93,25 @@ struct Sums {
 /// Buffers that experts reuse.
 #[derive(Default)]
 struct Scratch {
-    /// What the machine can do.
-    arch: pulp::Arch,
-    w13: Expert,
-    w2: Expert,
     /// Inputs of the expert's tokens, [n, h].
     x: Vec<f64>,
     /// Their errors, one token at a time.
     dx: Vec<f64>,
-    /// First projection, [n, halves * i].
-    y: Vec<f64>,
+    first: Product,
     /// Intermediate, [n, i].
     mid: Vec<f64>,
     /// Its errors, one token at a time.
     dmid: Vec<f64>,
-    /// Second projection, [n, h].
-    z: Vec<f64>,
+    second: Product,
 }
 
 struct Layer<'a> {
+    arch: Arch,
     case: &'a Case,
     logical: &'a Logical,
     x: &'a [f32],
     w13: Projection<'a>,
     w2: Projection<'a>,
-}
-
-/// c = a b^T for row-major slices.
-fn multiply(a: &[f64], b: ArrayView2<'_, f64>, out: &mut Vec<f64>) {
-    let (n, k) = b.dim();
-    let m = a.len().checked_div(k).unwrap_or(0);
-    out.clear();
-    out.resize(m * n, 0.0);
-    let a = ArrayView2::from_shape((m, k), a).expect("rows of k values");
-    let mut out = ArrayViewMut2::from_shape((m, n), out).expect("sized just above");
-    general_mat_mul(1.0, &a, &b.t(), 0.0, &mut out);
 }
 
 impl<'a> Layer<'a> {
@@ -163,6 +151,7 @@ impl<'a> Layer<'a> {
         let names13 = ["w13", "w13_scale", "w13_scale_2", "w13_bias"];
         let names2 = ["w2", "w2_scale", "w2_scale_2", "w2_bias"];
         Ok(Layer {
+            arch: Arch::new(),
             case,
             logical,
             x: shaped(Some(&logical.x), "x", &[t, h], 32)?.f32s(),
@@ -186,8 +175,6 @@ impl<'a> Layer<'a> {
             self.case.k as usize,
         );
         let weighs_input = self.case.route.weights_input();
-        self.w13.decode(scratch.arch, expert, &mut scratch.w13);
-        self.w2.decode(scratch.arch, expert, &mut scratch.w2);
         scratch.x.clear();
         for &place in places {
             let weight = if weighs_input {
@@ -198,7 +185,7 @@ impl<'a> Layer<'a> {
             let row = &self.x[place / k * h..][..h];
             scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
         }
-        multiply(&scratch.x, scratch.w13.view(), &mut scratch.y);
+        self.multiply(&self.w13, expert, &scratch.x, h, &mut scratch.first);
         scratch.mid.clear();
         let mut seconds = Vec::with_capacity(places.len());
         for (n, &place) in places.iter().enumerate() {
@@ -217,11 +204,11 @@ impl<'a> Layer<'a> {
             let gamma = bound::gamma_second(i, k, self.case.tp);
             seconds.push((place / k, v, Second::new(mid, dmid, v, dv, gamma, i)));
         }
-        multiply(&scratch.mid, scratch.w2.view(), &mut scratch.z);
-        for (z, (token, weight, second)) in scratch.z.chunks_exact(h).zip(seconds) {
+        self.multiply(&self.w2, expert, &scratch.mid, i, &mut scratch.second);
+        for (z, (token, weight, second)) in scratch.second.values.chunks_exact(h).zip(seconds) {
             let values = &mut sums.values[token * h..][..h];
             let bounds = &mut sums.bound[token * h..][..h];
-            let rows = scratch.w2.norms.iter().zip(&scratch.w2.bias);
+            let rows = scratch.second.norms.iter().zip(&scratch.second.bias);
             for (((value, limit), z), (norm, bias)) in
                 values.iter_mut().zip(bounds).zip(z).zip(rows)
             {
@@ -229,6 +216,25 @@ impl<'a> Layer<'a> {
                 *limit += second.slope * norm + second.bias * bias.abs() + second.flush;
             }
         }
+    }
+
+    /// out = values [n, cols] times one expert's rows.
+    fn multiply(
+        &self,
+        projection: &Projection<'_>,
+        expert: usize,
+        values: &[f64],
+        cols: usize,
+        out: &mut Product,
+    ) {
+        let values =
+            ArrayView2::from_shape((values.len() / cols, cols), values).expect("whole rows");
+        self.arch.dispatch(Multiply {
+            projection,
+            expert,
+            values,
+            out,
+        });
     }
 
     /// Steps 1 and 2 of the derivation for the expert's token number `n`.
@@ -259,9 +265,8 @@ impl<'a> Layer<'a> {
     ) -> (f64, f64) {
         let Case { act, .. } = *self.case;
         let i = self.case.i as usize;
-        let rows = scratch.w13.norms.len();
-        let y = &scratch.y[n * rows..][..rows];
-        let (norms, biases) = (&scratch.w13.norms, &scratch.w13.bias);
+        let (norms, biases) = (&scratch.first.norms, &scratch.first.bias);
+        let y = &scratch.first.values[n * norms.len()..][..norms.len()];
         let row = |r: usize| (y[r] + biases[r], first.row(norms[r], biases[r]));
         scratch.dmid.clear();
         for j in 0..i {

@@ -8,6 +8,7 @@ mod activation;
 mod bound;
 mod error;
 mod layer;
+mod product;
 mod quantise;
 mod route;
 mod score;

@@ -62,3 +62,42 @@ pub(super) fn keeps_bf16(values: &[f64]) -> bool {
         f64::from(single) == v && single.to_bits() & 0xffff == 0
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_quantised_value_lies_within_what_widening_adds() {
+        // Round to E4M3 by hand: three mantissa bits, steps of 2^-9 below 2^-6, at most 448.
+        let e4m3 = |v: f64| {
+            let exponent = v.abs().max(1.0 / 64.0).log2().floor();
+            let step = 2f64.powf(exponent - 3.0);
+            ((v / step).round() * step).clamp(-448.0, 448.0)
+        };
+        let values: Vec<f64> = (-3000..3000)
+            .map(|n| f64::from(n) * f64::from(n).abs().sqrt() / 190.0)
+            .collect();
+        let amax = values.iter().fold(0.0, |m, v| f64::max(m, v.abs()));
+        for (mode, scale) in [
+            (ActQuant::Static, 0.5),
+            (ActQuant::Static, 4.0),
+            (ActQuant::Token, amax / 448.0),
+            (ActQuant::Group, amax / 448.0),
+        ] {
+            let mut errors = vec![0.0; values.len()];
+            widen(mode, scale as f32, &values, &mut errors);
+            let mut largest = 0.0f64;
+            for (v, error) in values.iter().zip(&errors) {
+                let off = (e4m3(v / scale) * scale - v).abs();
+                assert!(
+                    off <= *error,
+                    "{mode}: {v} is off by {off}, allowed {error}"
+                );
+                largest = largest.max(off / error);
+            }
+            assert!(largest > 0.5, "{mode}: the allowance is twice too large");
+            assert!(!keeps(mode, scale as f32, &values));
+        }
+    }
+}

@@ -46,8 +46,8 @@ pub(super) fn route(case: &Case, input: &RouterInput) -> Result<Routing, Referen
     debug_assert_eq!(routing.ids.len(), t * k);
     let factor = case.factor as f64 / 1000.0;
     for (weight, error) in routing.weights.iter_mut().zip(&mut routing.errors) {
-        // The decimal factor is rounded to f32, then the product is.
-        *error = (*error * (1.0 + 4.0 * U) + 3.0 * U * weight.abs()) * factor;
+        // Thousandths are rounded to f32, their thousandth part is, and then the product is.
+        *error = (*error * (1.0 + 4.0 * U) + 4.0 * U * weight.abs()) * factor;
         *weight *= factor;
     }
     Ok(routing)

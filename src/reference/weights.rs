@@ -1,14 +1,12 @@
-//! Decodes one expert's logical weights into f64, with the norm of each row.
+//! Decodes rows of one expert's logical weights into f64.
 //!
 //! Decoding is exact: code, block scale and second scale have at most 53 significant bits
 //! together. It must not know storage other than one code per element. Layer 5.
 
-use super::bound::norm;
 use super::error::ReferenceError;
 use crate::num::Dtype;
 use crate::tensor::Tensor;
 use crate::terms::{Extent, ScaleGrid, WeightFormat};
-use ndarray::ArrayView2;
 
 /// One projection of all experts, as logical tensors.
 pub(super) struct Projection<'a> {
@@ -40,25 +38,6 @@ pub(super) struct Sizes {
     /// Rows of one half.
     pub(super) rows: usize,
     pub(super) cols: usize,
-}
-
-/// One expert's weights.
-#[derive(Default)]
-pub(super) struct Expert {
-    values: Vec<f64>,
-    /// 2-norm of each row.
-    pub(super) norms: Vec<f64>,
-    /// Bias of each row.
-    pub(super) bias: Vec<f64>,
-    cols: usize,
-}
-
-impl Expert {
-    /// The weights, [rows of all halves, columns].
-    pub(super) fn view(&self) -> ArrayView2<'_, f64> {
-        ArrayView2::from_shape((self.norms.len(), self.cols), &self.values)
-            .expect("decode sizes the values to rows times columns")
-    }
 }
 
 /// The tensor, if its shape and width are as wanted.
@@ -142,33 +121,24 @@ impl<'a> Projection<'a> {
         })
     }
 
-    /// Decodes one expert, with the widest instructions that the machine has. Bits do not depend
-    /// on them: nothing is fused, and sums have a fixed order.
-    pub(super) fn decode(&self, arch: pulp::Arch, expert: usize, out: &mut Expert) {
-        arch.dispatch(Decode {
-            projection: self,
-            expert,
-            out,
-        });
+    /// Rows of all halves.
+    pub(super) fn rows_all(&self) -> usize {
+        self.halves * self.rows
     }
 
+    /// Bias of a row; zero where there is none.
+    pub(super) fn bias(&self, expert: usize, row: usize) -> f64 {
+        self.bias
+            .map_or(0.0, |b| f64::from(b[expert * self.rows_all() + row]))
+    }
+
+    /// Decodes one row of one expert.
     #[inline(always)]
-    fn decode_plain(&self, expert: usize, out: &mut Expert) {
-        let rows = self.halves * self.rows;
-        out.cols = self.cols;
-        out.values.resize(rows * self.cols, 0.0);
-        out.norms.clear();
-        out.bias.clear();
+    pub(super) fn decode_row(&self, expert: usize, row: usize, values: &mut [f64]) {
         let width = self.codes.bits() / 8 * self.cols;
-        let bytes = &self.codes.bytes()[expert * rows * width..];
-        for row in 0..rows {
-            let values = &mut out.values[row * self.cols..][..self.cols];
-            self.elements(&bytes[row * width..][..width], values);
-            self.scale_row(expert, row, values);
-            out.norms.push(norm(values));
-            let bias = self.bias.map_or(0.0, |b| f64::from(b[expert * rows + row]));
-            out.bias.push(bias);
-        }
+        let bytes = &self.codes.bytes()[(expert * self.rows_all() + row) * width..][..width];
+        self.elements(bytes, values);
+        self.scale_row(expert, row, values);
     }
 
     /// Unscaled values of a row.
@@ -218,22 +188,6 @@ impl<'a> Projection<'a> {
             let scale = f64::from(scale_value(grid.dtype, bytes, first + n)) * global;
             values.iter_mut().for_each(|v| *v *= scale);
         }
-    }
-}
-
-/// A call of [`Projection::decode_plain`] that is compiled for each instruction set.
-struct Decode<'a, 'b> {
-    projection: &'b Projection<'a>,
-    expert: usize,
-    out: &'b mut Expert,
-}
-
-impl pulp::NullaryFnOnce for Decode<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        self.projection.decode_plain(self.expert, self.out);
     }
 }
 
