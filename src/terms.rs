@@ -2,7 +2,7 @@
 //! routers, gated orders, pad places and split rules, each with its one spelling.
 //!
 //! It computes nothing: activation formulas live twice (reference and subject), split
-//! arithmetic once in `plan`. Layer 0; uses only `num` for element types.
+//! arithmetic once in `plan`. Layer 1.
 
 mod word;
 

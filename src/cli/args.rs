@@ -37,10 +37,20 @@ pub(super) enum Color {
 pub(super) enum Command {
     /// Says before launch what every rule makes of a model: verdicts, sizes, cost, advice
     Plan(PlanArgs),
+    /// Runs suites, cases and random draws; alone, the smoke suite and 64 random cases
+    Run(Box<RunArgs>),
+    /// Makes one check: what a failure prints as its reproducer
+    Check(CheckArgs),
     /// Lists what there is
     List(ListArgs),
     /// Shows a case's plan, a rule, or a model's facts
     Show(ShowArgs),
+    /// Finds the smallest case that still fails
+    Shrink(CheckArgs),
+    /// Runs the case lines of files
+    Replay(ReplayArgs),
+    /// Says what this program can use here: subjects, threads, environment
+    Doctor,
 }
 
 #[derive(Debug, Args)]
@@ -99,6 +109,8 @@ pub(super) enum Listed {
     Models,
     /// Padding rules.
     Rules,
+    /// Properties.
+    Properties,
     /// Subjects.
     Subjects,
     /// Weight formats.
@@ -107,6 +119,8 @@ pub(super) enum Listed {
     Suites,
     /// Cases and plans of a suite.
     Cases,
+    /// Planted faults.
+    Mutants,
 }
 
 #[derive(Debug, Args)]
@@ -114,4 +128,215 @@ pub(super) struct ShowArgs {
     /// A case line, a rule's id, or a model
     #[arg(value_name = "CASE|RULE|MODEL")]
     pub(super) what: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// A property of `padproof list properties`
+    #[arg(value_name = "PROPERTY")]
+    pub(super) property: String,
+    /// A case line
+    #[arg(value_name = "CASE")]
+    pub(super) case: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// Files of case lines; `#` begins a comment
+    #[arg(value_name = "PATH", required = true)]
+    pub(super) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) choice: Choice,
+    #[command(flatten)]
+    pub(super) conduct: Conduct,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// A shipped suite or one of its entries, a suite file, a file of case lines, or a case line
+    #[arg(value_name = "SUITE|CASE")]
+    pub(super) what: Vec<String>,
+    /// Plant every mutant instead, and print which property catches it
+    #[arg(long)]
+    pub(super) mutants: bool,
+    #[command(flatten)]
+    pub(super) draws: Draws,
+    #[command(flatten)]
+    pub(super) choice: Choice,
+    #[command(flatten)]
+    pub(super) conduct: Conduct,
+}
+
+/// Which random cases are drawn.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Random cases")]
+pub(super) struct Draws {
+    /// A named budget: smoke, ci or nightly
+    #[arg(
+        long,
+        value_name = "TIER",
+        env = "PADPROOF_TIER",
+        hide_env_values = true
+    )]
+    pub(super) tier: Option<Tier>,
+    /// Random cases per property, or `max`
+    #[arg(short = 'n', long, value_name = "N", env = "PADPROOF_CASES", hide_env_values = true, value_parser = super::values::cases)]
+    pub(super) cases: Option<super::values::Count>,
+    /// Draw no case after this time: 30s, 10m, 1h
+    #[arg(long, value_name = "DUR", env = "PADPROOF_TIME", hide_env_values = true, value_parser = super::values::duration)]
+    pub(super) time: Option<std::time::Duration>,
+    /// Seed: up to 16 hexadecimal digits, or a git hash
+    #[arg(long, value_name = "HEX", env = "PADPROOF_SEED", hide_env_values = true, value_parser = super::values::seed)]
+    pub(super) seed: Option<super::values::Seed>,
+    /// Number of the first random case
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) start: u64,
+    /// Table the cases are drawn from
+    #[arg(long, value_name = "NAME", default_value = "full")]
+    pub(super) profile: Profile,
+}
+
+/// Named budgets (style.md A.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Tier {
+    /// 64 random cases.
+    Smoke,
+    /// 64 random cases, and every failure.
+    Ci,
+    /// A hundred thousand random cases, and every failure.
+    Nightly,
+}
+
+/// Tables of ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Profile {
+    /// Everything, with edges.
+    Full,
+    /// Everything, in tiny sizes.
+    Small,
+    /// The plain distribution that speed is measured on.
+    Uniform,
+}
+
+/// Which properties are asked of which cases.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is run")]
+pub(super) struct Choice {
+    /// Properties: `a,b` chooses, `--property=-a` leaves out
+    #[arg(
+        short,
+        long,
+        value_name = "LIST",
+        env = "PADPROOF_PROPERTY",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub(super) property: Option<String>,
+    /// Subjects, likewise
+    #[arg(
+        short,
+        long,
+        value_name = "LIST",
+        env = "PADPROOF_SUBJECT",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub(super) subject: Option<String>,
+    /// Cases: `foo,-bar` is text in case line or name, `key=value` a field
+    #[arg(
+        short,
+        long,
+        value_name = "EXPR",
+        env = "PADPROOF_FILTER",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub(super) filter: Option<String>,
+    /// What it means when nothing ran
+    #[arg(long, value_name = "HOW", default_value = "fail")]
+    pub(super) no_cases: NoCases,
+}
+
+/// What it means when nothing ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum NoCases {
+    /// Exit 4.
+    Fail,
+    /// A warning, exit 0.
+    Warn,
+    /// Exit 0.
+    Pass,
+}
+
+/// How a run is conducted and reported.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How it is run and reported")]
+pub(super) struct Conduct {
+    /// Failures after which the run ends, or `all`; 10 if left out
+    #[arg(long, value_name = "N", env = "PADPROOF_MAX_FAIL", hide_env_values = true, value_parser = super::values::max_fail)]
+    pub(super) max_fail: Option<super::values::Count>,
+    /// Keep failing cases as found
+    #[arg(long)]
+    pub(super) no_shrink: bool,
+    /// Threads; a negative number leaves so many cores free
+    #[arg(short, long, value_name = "N", env = "PADPROOF_JOBS", hide_env_values = true, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-4096..=4096))]
+    pub(super) jobs: Option<i64>,
+    /// Format of standard output
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "PADPROOF_FORMAT",
+        hide_env_values = true,
+        default_value = "human"
+    )]
+    pub(super) format: RunFormat,
+    /// Also write another format to a file; repeatable
+    #[arg(long, value_name = "FORMAT=PATH", value_parser = super::values::export)]
+    pub(super) export: Vec<(RunFormat, PathBuf)>,
+    /// Only what did not pass, and the summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// Settings, skips and each case before it runs; twice: derivations and differing elements
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+    /// What shows progress on standard error
+    #[arg(
+        long,
+        value_name = "HOW",
+        env = "PADPROOF_PROGRESS",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
+    pub(super) progress: Progress,
+    /// Spell case lines in full
+    #[arg(long)]
+    pub(super) canonical: bool,
+}
+
+/// Formats of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum RunFormat {
+    /// For people.
+    Human,
+    /// One line per check that did not pass.
+    Concise,
+    /// One object at the end.
+    Json,
+    /// One object per event.
+    Jsonl,
+    /// For dashboards.
+    Junit,
+}
+
+/// What shows progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Progress {
+    /// A bar on a terminal, else a line every ten seconds.
+    Auto,
+    /// A bar.
+    Bar,
+    /// A line every ten seconds.
+    Counter,
+    /// Nothing.
+    None,
 }

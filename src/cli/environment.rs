@@ -9,7 +9,19 @@ use crate::terms::nearest;
 const RULE_VARIABLES: &[&str] = &["SGLANG_MOE_PADDING"];
 
 /// Variables of padproof's own that arguments read (style.md C.2).
-const OWN: &[&str] = &[];
+const OWN: &[&str] = &[
+    "PADPROOF_CASES",
+    "PADPROOF_FILTER",
+    "PADPROOF_FORMAT",
+    "PADPROOF_JOBS",
+    "PADPROOF_MAX_FAIL",
+    "PADPROOF_PROGRESS",
+    "PADPROOF_PROPERTY",
+    "PADPROOF_SEED",
+    "PADPROOF_SUBJECT",
+    "PADPROOF_TIER",
+    "PADPROOF_TIME",
+];
 
 /// What the environment says.
 pub(super) struct Environment {
@@ -19,6 +31,8 @@ pub(super) struct Environment {
     pub(super) notes: Vec<String>,
     /// What CARGO_TERM_COLOR says.
     pub(super) color: Option<Color>,
+    /// Whether this is a CI job, where failures say how to keep their case.
+    pub(super) ci: bool,
 }
 
 impl Environment {
@@ -35,6 +49,7 @@ impl Environment {
         Environment {
             rule_switches: RULE_VARIABLES.iter().filter(truth).copied().collect(),
             notes: unknown.iter().map(|name| unknown_note(name)).collect(),
+            ci: value("CI").is_some_and(|v| !v.is_empty() && v != "false" && v != "0"),
             color: match value("CARGO_TERM_COLOR").as_deref() {
                 Some("always") => Some(Color::Always),
                 Some("never") => Some(Color::Never),

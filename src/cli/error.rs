@@ -28,6 +28,8 @@ pub(super) enum CliError {
     /// Writing standard output; a closed pipe is no error.
     #[error("standard output: {0}")]
     Output(#[from] io::Error),
+    #[error("{file}: {source}")]
+    File { file: String, source: io::Error },
     #[error("{0}")]
     Usage(String),
 }

@@ -5,6 +5,8 @@
 use super::args::{ListArgs, Listed};
 use super::error::CliError;
 use crate::model;
+use crate::mutant::{self, Mutant};
+use crate::property;
 use crate::rule::{Rules, Status};
 use crate::run::ExitCode;
 use crate::subject::{Cpu, Subject};
@@ -21,6 +23,11 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
     let rows: Vec<[String; 2]> = match args.what {
         Listed::Models => models(),
         Listed::Rules => rules(),
+        Listed::Properties => property::ALL
+            .iter()
+            .map(|p| [p.name.to_owned(), p.meaning.to_owned()])
+            .collect(),
+        Listed::Mutants => mutant::ALL.iter().map(mutant_row).collect(),
         Listed::Subjects => vec![[Cpu::default().name().to_owned(), CPU.to_owned()]],
         Listed::Formats => WeightFormat::ALL.iter().copied().map(format).collect(),
         Listed::Suites => suites()?,
@@ -34,6 +41,16 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
 }
 
 const CPU: &str = "padded, sharded, packed bytes on this machine; every rank computed and summed";
+
+fn mutant_row(mutant: &Mutant) -> [String; 2] {
+    let text = format!(
+        "{}; caught by {} ({})",
+        mutant.meaning,
+        mutant.caught_by.join(", "),
+        mutant.source
+    );
+    [mutant.name.to_owned(), text]
+}
 
 fn models() -> Vec<[String; 2]> {
     let row = |m: &model::Model| {

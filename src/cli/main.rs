@@ -6,7 +6,7 @@ use super::args::{Arguments, Color, Command};
 use super::environment::Environment;
 use super::error::CliError;
 use super::output::{complain, stdout};
-use super::{list, plan, show};
+use super::{check, doctor, list, plan, run, show};
 use crate::run::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -24,7 +24,7 @@ pub fn main() -> std::process::ExitCode {
     }
     let color = arguments.color.or(environment.color).unwrap_or(Color::Auto);
     let mut out = stdout(color);
-    let ended = dispatch(arguments.command, &environment, &mut out)
+    let ended = dispatch(&arguments.command, color, &environment, &mut out)
         .and_then(|code| out.flush().map(|()| code).map_err(CliError::Output));
     match ended {
         Ok(code) => code,
@@ -40,14 +40,21 @@ pub fn main() -> std::process::ExitCode {
 }
 
 fn dispatch(
-    command: Command,
+    command: &Command,
+    color: Color,
     environment: &Environment,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     match command {
-        Command::Plan(args) => plan::plan(&args, environment, out),
-        Command::List(args) => list::list(&args, out),
-        Command::Show(args) => show::show(&args, out),
+        Command::Plan(args) => plan::plan(args, environment, out),
+        Command::Run(args) if args.mutants => run::mutants(args, out),
+        Command::Run(args) => run::run(args, color, environment),
+        Command::Check(args) => check::check(args, environment, out),
+        Command::List(args) => list::list(args, out),
+        Command::Show(args) => show::show(args, out),
+        Command::Shrink(args) => check::shrink(args, out),
+        Command::Replay(args) => run::replay(args, color, environment),
+        Command::Doctor => doctor::doctor(environment, out),
     }
 }
 

@@ -3,12 +3,19 @@
 //! It must not contain checks. Layer 11.
 
 mod args;
+mod check;
+mod doctor;
 mod environment;
 mod error;
+mod export;
 mod list;
 mod main;
 mod output;
 mod plan;
+mod progress;
+mod run;
+mod select;
 mod show;
+mod values;
 
 pub use main::main;

@@ -28,3 +28,8 @@ pub(super) fn complain(kind: &str, sentence: &str) {
         .collect();
     let _ = writeln!(io::stderr(), "{kind}: {line}");
 }
+
+/// Writes one line of progress or settings to standard error.
+pub(super) fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -212,7 +212,7 @@ pub(super) fn runnable(plan: &Plan) -> Result<(), Verdict> {
 }
 
 /// Whether any axis of the plan holds padding.
-pub(super) fn is_padded(plan: &Plan) -> bool {
+pub fn is_padded(plan: &Plan) -> bool {
     plan.ranks.iter().any(|r| r.len < plan.width_padded)
         || plan.hidden_padded > plan.dims.h
         || plan.tokens_padded > plan.dims.t

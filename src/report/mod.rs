@@ -2,12 +2,27 @@
 //!
 //! It must not decide verdicts, and writes only to what it is given. Layer 10.
 
+mod block;
+mod concise;
+mod human;
+mod json;
+mod jsonl;
+mod junit;
+mod matrix;
+mod parts;
 mod plan_human;
 mod plan_json;
 mod plan_markdown;
 mod style;
 mod words;
 
+pub use block::finding_block;
+pub use concise::Concise;
+pub use human::{Human, Verbosity};
+pub use json::Json;
+pub use jsonl::Jsonl;
+pub use junit::Junit;
+pub use matrix::{matrix_human, matrix_json};
 pub use plan_human::{plan_human, tensors_human};
 pub use plan_json::plan_json;
 pub use plan_markdown::plan_markdown;

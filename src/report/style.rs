@@ -3,6 +3,7 @@
 //! It must not decide whether the terminal wants colour: the stream strips it. Layer 10.
 
 use crate::plan::Fit;
+use crate::run::Kind;
 use anstyle::{AnsiColor, Style};
 use comfy_table::{ContentArrangement, Table, presets};
 
@@ -38,4 +39,15 @@ pub fn fit_word(fit: Fit) -> String {
 
 pub(super) fn painted(style: Style, word: &str) -> String {
     format!("{style}{word}{style:#}")
+}
+
+/// The word of a kind of verdict, padded to `width` and coloured.
+pub(super) fn kind_word(kind: Kind, width: usize) -> String {
+    let style = match kind {
+        Kind::Pass => GREEN,
+        Kind::Skip | Kind::Vacuous => YELLOW,
+        Kind::Fail | Kind::Broken => RED,
+    };
+    let blanks = " ".repeat(width.saturating_sub(kind.word().len()));
+    format!("{}{blanks}", painted(style, kind.word()))
 }

@@ -2,10 +2,16 @@
 //!
 //! It must not write anything. Layer 10.
 
+use std::time::Duration;
+
 /// `1 case`, `2 cases`, `5 184 checks`.
 pub fn plural(count: u64, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", thousands(count))
+    let many = match (count, noun.strip_suffix('y')) {
+        (1, _) => noun.to_owned(),
+        (_, Some(stem)) => format!("{stem}ies"),
+        (_, None) => format!("{noun}s"),
+    };
+    format!("{} {many}", thousands(count))
 }
 
 /// Digits in groups of three, from 1 000 on.
@@ -26,6 +32,11 @@ pub(super) fn percent(millionths: u64) -> String {
     format!("{}.{}%", millionths / 10_000, millionths / 1_000 % 10)
 }
 
+/// Seconds with one decimal.
+pub(super) fn seconds(time: Duration) -> String {
+    format!("{:.1}s", time.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +44,7 @@ mod tests {
     #[test]
     fn numbers_read_as_people_write_them() {
         assert_eq!(plural(1, "case"), "1 case");
+        assert_eq!(plural(2, "property"), "2 properties");
         assert_eq!(plural(4096, "case"), "4 096 cases");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_234_567), "1 234 567");

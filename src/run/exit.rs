@@ -1,6 +1,8 @@
 //! Gives the exit codes their numbers.
 //!
-//! It must not decide which one holds. Layer 9.
+//! It must not end the process. Layer 9.
+
+use super::{Ended, Outcome};
 
 /// What the padproof command ends with (style.md C.3). The numbers are never changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +47,24 @@ impl ExitCode {
             ExitCode::Interrupted => 130,
         }
     }
+
+    /// The code of a run; one where nothing ran ends with `nothing`.
+    pub const fn of(outcome: &Outcome, nothing: ExitCode) -> Self {
+        let counts = &outcome.counts;
+        if matches!(outcome.ended, Ended::Interrupted) {
+            ExitCode::Interrupted
+        } else if counts.broken > 0 {
+            ExitCode::Broken
+        } else if counts.failed > 0 {
+            ExitCode::Failed
+        } else if counts.ran() == 0 {
+            nothing
+        } else if outcome.vacuous {
+            ExitCode::Vacuous
+        } else {
+            ExitCode::Passed
+        }
+    }
 }
 
 impl From<ExitCode> for std::process::ExitCode {
@@ -55,7 +75,32 @@ impl From<ExitCode> for std::process::ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::ExitCode;
+    use super::*;
+    use crate::run::Counts;
+
+    #[test]
+    fn the_worst_of_a_run_decides_its_code() {
+        let code = |passed, failed, broken, vacuous, ended| {
+            let counts = Counts {
+                passed,
+                failed,
+                broken,
+                ..Counts::default()
+            };
+            let outcome = Outcome {
+                counts,
+                vacuous,
+                ended,
+            };
+            ExitCode::of(&outcome, ExitCode::NothingRan).number()
+        };
+        assert_eq!(code(1, 0, 0, false, Ended::Whole), 0);
+        assert_eq!(code(9, 1, 0, true, Ended::MaxFail), 1);
+        assert_eq!(code(9, 1, 1, false, Ended::Whole), 2);
+        assert_eq!(code(9, 0, 0, true, Ended::Whole), 3);
+        assert_eq!(code(0, 0, 0, false, Ended::Whole), 4);
+        assert_eq!(code(9, 1, 0, false, Ended::Interrupted), 130);
+    }
 
     #[test]
     fn exit_codes_keep_their_numbers() {

@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 /// Tries one mutant against every property over `cases`; a property that claims the mutant sees
-/// all of them, the others stop after `others` planted cases.
+/// all of them, the others only the first `others`.
 pub fn row(mutant: &'static Mutant, cases: &[Case], others: u64, subject: &mut dyn Subject) -> Row {
     let mut cells = Vec::with_capacity(ALL.len());
     let mut unmet = Vec::new();
@@ -78,10 +78,10 @@ fn cell(
     subject: &mut dyn Subject,
 ) -> Cell {
     let mut planted = 0;
-    for case in cases {
-        if planted >= most {
-            break;
-        }
+    for case in cases
+        .iter()
+        .take(usize::try_from(most).unwrap_or(usize::MAX))
+    {
         let mut trial = Trial::mutated(subject, mutant);
         let verdict = (property.check)(case, &mut trial);
         if !trial.planted {

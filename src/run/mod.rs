@@ -2,10 +2,28 @@
 //!
 //! It must not format text or print. Layer 9.
 
+mod check;
+mod counts;
+mod coverage;
+mod event;
+mod execute;
 mod exit;
+mod expect;
+mod filter;
+mod job;
 mod matrix;
+mod mutants;
 mod survey;
 
+pub use check::{SUBJECT, check, shrink};
+pub use counts::{Counts, Group, Kind};
+pub use coverage::{COVERAGE, Coverage};
+pub use event::{Ended, Environment, Event, Finished, Reporter};
+pub use execute::{Budget, Outcome, Settings, execute};
 pub use exit::ExitCode;
+pub use expect::PLAN_ENTRY;
+pub use filter::Filter;
+pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
+pub use mutants::{Matrix, matrix};
 pub use survey::{Query, Survey, SurveyError, Surveyed, survey};

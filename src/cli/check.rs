@@ -1,0 +1,68 @@
+//! `padproof check` and `padproof shrink`: one property and one case.
+//!
+//! It must not contain checks. Layer 11.
+
+use super::args::CheckArgs;
+use super::environment::Environment;
+use super::error::CliError;
+use super::select::property;
+use crate::case::Case;
+use crate::property::{Needs, Property, Verdict};
+use crate::report::finding_block;
+use crate::run::{ExitCode, Finished, SUBJECT};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+fn parsed(args: &CheckArgs) -> Result<(&'static Property, Case), CliError> {
+    Ok((property(&args.property)?, args.case.parse()?))
+}
+
+fn finished(property: &Property, case: &Case, verdict: Verdict, time: Duration) -> Finished {
+    Finished {
+        case: case.to_string(),
+        name: None,
+        place: None,
+        property: property.name,
+        subject: match property.needs {
+            Needs::Subject => SUBJECT,
+            Needs::Plan | Needs::Bytes => "-",
+        },
+        verdict,
+        time,
+    }
+}
+
+/// Prints the verdict with all its evidence.
+pub(super) fn check(
+    args: &CheckArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
+    let (property, case) = parsed(args)?;
+    let started = Instant::now();
+    let verdict = crate::run::check(property, &case);
+    let code = match verdict {
+        Verdict::Pass => ExitCode::Passed,
+        Verdict::Fail(_) => ExitCode::Failed,
+        Verdict::Broken(_) => ExitCode::Broken,
+        Verdict::Vacuous(_) => ExitCode::Vacuous,
+        Verdict::Skip(_) => ExitCode::NothingRan,
+    };
+    let done = finished(property, &case, verdict, started.elapsed());
+    finding_block(&done, true, environment.ci, out)?;
+    Ok(code)
+}
+
+/// Prints the smallest case that still fails.
+pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let (property, case) = parsed(args)?;
+    let Some(small) = crate::run::shrink(property, &case) else {
+        writeln!(out, "{} does not fail on {case}", property.name)?;
+        return Ok(ExitCode::Failed);
+    };
+    let started = Instant::now();
+    let verdict = crate::run::check(property, &small);
+    let done = finished(property, &case, verdict, started.elapsed());
+    finding_block(&done, true, false, out)?;
+    Ok(ExitCode::Passed)
+}

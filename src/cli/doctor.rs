@@ -1,0 +1,45 @@
+//! `padproof doctor`: what this program can use here.
+//!
+//! It must not change anything. Layer 11.
+
+use super::environment::Environment;
+use super::error::CliError;
+use crate::model;
+use crate::rule::Rules;
+use crate::run::{ExitCode, SUBJECT};
+use std::io::Write;
+
+pub(super) fn doctor(environment: &Environment, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let features: Vec<&str> = [
+        ("cli", cfg!(feature = "cli")),
+        ("arbitrary", cfg!(feature = "arbitrary")),
+        ("proptest", cfg!(feature = "proptest")),
+    ]
+    .into_iter()
+    .filter_map(|(name, on)| on.then_some(name))
+    .collect();
+    writeln!(out, "padproof   {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "features   {}", features.join(", "))?;
+    writeln!(
+        out,
+        "machine    {} {}, {threads} threads",
+        std::env::consts::ARCH,
+        std::env::consts::OS
+    )?;
+    writeln!(out, "subjects   {SUBJECT}")?;
+    writeln!(
+        out,
+        "shipped    {} models, {} rules, {} properties, {} mutants",
+        model::builtin().len(),
+        Rules::builtin().iter().count(),
+        crate::property::ALL.len(),
+        crate::mutant::ALL.len()
+    )?;
+    let switches = match environment.rule_switches.as_slice() {
+        [] => "none".to_owned(),
+        set => set.join(", "),
+    };
+    writeln!(out, "rule switches set in the environment: {switches}")?;
+    Ok(ExitCode::Passed)
+}

@@ -1,0 +1,223 @@
+//! Finds what the words of the command line name: suites, entries, files, cases, properties.
+//!
+//! It must not run anything. Layer 11.
+
+use super::args::Choice;
+use super::error::CliError;
+use super::list::builtin;
+use crate::case::Case;
+use crate::property::{ALL, Needs, Property, find};
+use crate::run::SUBJECT;
+use crate::suite::{self, Suite};
+use crate::terms::nearest;
+use std::io::Read;
+use std::path::Path;
+
+/// Largest file of suites or case lines that is read (bytes).
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Suites and single cases.
+#[derive(Default)]
+pub(super) struct Selected {
+    pub(super) suites: Vec<Suite>,
+    pub(super) cases: Vec<Case>,
+    /// Whether some entries of a suite were left out.
+    pub(super) partial: bool,
+}
+
+impl Selected {
+    /// Adds what one word names.
+    pub(super) fn add(&mut self, word: &str) -> Result<(), CliError> {
+        if suite::builtin(word).is_some() {
+            self.suites.push(builtin(word)?);
+        } else if word == "-" {
+            self.add_lines("standard input", &read(std::io::stdin(), "standard input")?)?;
+        } else if Path::new(word).exists() {
+            self.add_file(Path::new(word))?;
+        } else if let Some((name, _)) = word
+            .split_once('/')
+            .filter(|(name, _)| suite::builtin(name).is_some())
+        {
+            self.add_entries(name, word)?;
+        } else if word.contains('=') || word.is_empty() {
+            self.cases.push(word.parse()?);
+        } else {
+            let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
+            let hint =
+                nearest(word, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+            return Err(CliError::Usage(format!(
+                "`{word}` is no suite, file or case line{hint}; suites: {}",
+                known.join(", ")
+            )));
+        }
+        Ok(())
+    }
+
+    /// A suite file by its ending, else case lines.
+    pub(super) fn add_file(&mut self, path: &Path) -> Result<(), CliError> {
+        let file = path.display().to_string();
+        let opened = std::fs::File::open(path).map_err(|source| CliError::File {
+            file: file.clone(),
+            source,
+        })?;
+        let text = read(opened, &file)?;
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            self.suites.push(suite::parse(&text, &file)?);
+            return Ok(());
+        }
+        self.add_lines(&file, &text)
+    }
+
+    fn add_lines(&mut self, file: &str, text: &str) -> Result<(), CliError> {
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let case = line
+                .parse()
+                .map_err(|error| CliError::Usage(format!("{file}:{}: {error}", at + 1)))?;
+            self.cases.push(case);
+        }
+        Ok(())
+    }
+
+    /// The entries of a suite whose full name is `word` or goes on from it with a slash.
+    fn add_entries(&mut self, name: &str, word: &str) -> Result<(), CliError> {
+        let mut suite = builtin(name)?;
+        let names: Vec<String> = (suite.cases.iter().map(|e| &e.name))
+            .chain(suite.plans.iter().map(|e| &e.name))
+            .cloned()
+            .collect();
+        let word = word.trim_end_matches('/');
+        let inside = |full: &str| {
+            full.strip_prefix(word)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        suite.cases.retain(|entry| inside(&entry.name));
+        suite.plans.retain(|entry| inside(&entry.name));
+        if suite.cases.is_empty() && suite.plans.is_empty() {
+            let hint =
+                nearest(word, &names).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+            return Err(CliError::Usage(format!(
+                "suite {name} has no entry `{word}`{hint}; see `padproof list cases {name}`"
+            )));
+        }
+        self.partial = true;
+        self.suites.push(suite);
+        Ok(())
+    }
+}
+
+fn read(from: impl Read, file: &str) -> Result<String, CliError> {
+    let mut text = String::new();
+    from.take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|source| CliError::File {
+            file: file.to_owned(),
+            source,
+        })?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(CliError::Usage(format!(
+            "{file}: larger than {FILE_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+/// The property of that name, or a sentence with the nearest.
+pub(super) fn property(name: &str) -> Result<&'static Property, CliError> {
+    let names: Vec<&str> = ALL.iter().map(|p| p.name).collect();
+    find(name).ok_or_else(|| unknown("property", name, &names))
+}
+
+fn unknown(kind: &str, name: &str, known: &[&str]) -> CliError {
+    let hint = nearest(name, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+    CliError::Usage(format!(
+        "unknown {kind} `{name}`{hint}; one of: {}",
+        known.join(", ")
+    ))
+}
+
+/// The properties that lists of properties and subjects leave, in the order of reports.
+pub(super) fn properties(choice: &Choice) -> Result<Vec<&'static Property>, CliError> {
+    let names: Vec<&str> = ALL.iter().map(|p| p.name).collect();
+    let named = chosen("property", choice.property.as_deref(), &names)?;
+    let subjects = chosen("subject", choice.subject.as_deref(), &[SUBJECT])?;
+    let left: Vec<&'static Property> = ALL
+        .iter()
+        .filter(|p| named.contains(&p.name))
+        .filter(|p| p.needs != Needs::Subject || subjects.contains(&SUBJECT))
+        .collect();
+    if left.is_empty() {
+        return Err(CliError::Usage(
+            "no property is left to run; see `padproof list properties`".to_owned(),
+        ));
+    }
+    Ok(left)
+}
+
+/// The known names that a list chooses (`a,b`) or does not subtract (`-a,-b`).
+fn chosen<'k>(kind: &str, list: Option<&str>, known: &[&'k str]) -> Result<Vec<&'k str>, CliError> {
+    let words: Vec<&str> = list
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let minus = words.iter().filter(|word| word.starts_with('-')).count();
+    if minus != 0 && minus != words.len() {
+        return Err(CliError::Usage(format!(
+            "a list of {kind} names chooses or subtracts, not both: {}",
+            words.join(",")
+        )));
+    }
+    let names: Vec<&str> = words.iter().map(|w| w.trim_start_matches('-')).collect();
+    if let Some(wrong) = names.iter().find(|name| !known.contains(name)) {
+        return Err(unknown(kind, wrong, known));
+    }
+    let keep = |name: &&'k str| match (words.is_empty(), minus > 0) {
+        (true, _) => true,
+        (false, subtracts) => names.contains(name) != subtracts,
+    };
+    Ok(known.iter().copied().filter(keep).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Result<String, String> {
+        chosen("property", Some(text), &["one", "two", "three"])
+            .map(|names| names.join(" "))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lists_choose_or_subtract() {
+        assert_eq!(list("").as_deref(), Ok("one two three"));
+        assert_eq!(list("three,one").as_deref(), Ok("one three"));
+        assert_eq!(list("-two").as_deref(), Ok("one three"));
+        assert!(list("one,-two").unwrap_err().contains("not both"));
+        assert!(list("tow").unwrap_err().contains("did you mean `two`?"));
+    }
+
+    #[test]
+    fn words_name_suites_entries_and_cases() {
+        let mut found = Selected::default();
+        for word in ["boundary", "smoke/orders", "i=33,w=mxfp4,pad=i32"] {
+            found.add(word).unwrap_or_else(|e| panic!("{word}: {e}"));
+        }
+        assert_eq!((found.suites.len(), found.cases.len()), (2, 1));
+        assert_eq!(found.suites[1].cases.len(), 12);
+        assert!(found.partial);
+        for (word, hint) in [
+            ("smok", "`smoke`"),
+            ("smoke/order", "`smoke/orders"),
+            ("", "empty"),
+        ] {
+            let error = found.add(word).unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Writes one finding as the block that every failure prints (style.md A.11).
+//!
+//! It must not choose which findings are shown. Layer 10.
+
+use super::style::kind_word;
+use super::words::thousands;
+use crate::property::{Finding, Verdict};
+use crate::run::{Finished, Kind};
+use std::io::{self, Write};
+
+/// Writes the block of a failing or broken check; with `full`, the derivation of its bound and
+/// the first differing elements too, and with `keep`, how to keep the case.
+///
+/// # Errors
+/// Those of the stream.
+pub fn finding_block(
+    finished: &Finished,
+    full: bool,
+    keep: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let word = kind_word(Kind::of(&finished.verdict), 0);
+    let case = match &finished.verdict {
+        Verdict::Fail(finding) => finding.case.as_str(),
+        _ => finished.case.as_str(),
+    };
+    writeln!(
+        out,
+        "{word} {}  {}  {case}",
+        finished.property, finished.subject
+    )?;
+    match &finished.verdict {
+        Verdict::Fail(finding) => evidence(finding, full, out)?,
+        Verdict::Broken(why) => writeln!(out, "  {why}")?,
+        Verdict::Skip(reason) => writeln!(out, "  {reason}")?,
+        Verdict::Vacuous(reason) => writeln!(out, "  {}", reason.reason())?,
+        Verdict::Pass => {}
+    }
+    if case != finished.case {
+        writeln!(out, "  from: {}", finished.case)?;
+    }
+    if let Some((file, line)) = &finished.place {
+        let name = finished.name.as_deref().unwrap_or_default();
+        writeln!(out, "  entry: {name} ({file}:{line})")?;
+    }
+    writeln!(out, "  repro: {}", finished.repro())?;
+    if keep && matches!(finished.verdict, Verdict::Fail(_)) && finished.place.is_none() {
+        writeln!(out, "  keep: add the case to tests/suites/regressions.toml")?;
+    }
+    Ok(())
+}
+
+fn evidence(finding: &Finding, full: bool, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "  {}", sentence(finding))?;
+    let note = finding
+        .note
+        .as_ref()
+        .map_or(String::new(), |n| format!("; {n}"));
+    writeln!(
+        out,
+        "  {} of {} differ{note}",
+        thousands(finding.differing),
+        thousands(finding.total)
+    )?;
+    if full {
+        for line in &finding.first {
+            writeln!(out, "    {line}")?;
+        }
+        if !finding.derivation.is_empty() {
+            writeln!(out, "  derivation: {}", finding.derivation)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where, wanted, actual and bound in one line.
+pub(super) fn sentence(finding: &Finding) -> String {
+    format!(
+        "{} wanted {}, got {}; bound: {}",
+        finding.place, finding.wanted, finding.actual, finding.bound
+    )
+}

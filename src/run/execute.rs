@@ -1,0 +1,410 @@
+//! Runs jobs, then random draws, in chunks over all threads, and tells reporters in case order.
+//!
+//! It must not format text; what it tells does not depend on the number of threads. Layer 9.
+
+use super::check::{Worker, subject_of};
+use super::event::{Ended, Environment, Event, Finished, Reporter};
+use super::expect::{PLAN_ENTRY, hold};
+use super::{Counts, Coverage, Filter, Group, Job, Kind, Origin};
+use crate::case::Case;
+use crate::r#gen::{Domain, draw};
+use crate::property::{ALL, Finding, Property, Verdict};
+use crate::suite::{Expect, Suite};
+use rayon::prelude::*;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Jobs between two looks at the clock, at the interrupt and at the failures. Constant, so that a
+/// run ends in the same place on any number of threads.
+const CHUNK: usize = 64;
+/// Most failing checks of a run that are shrunk; a report repeats no more.
+const SHRINKS_MAX: u64 = 10;
+/// The name under which a case that should fail and does not is reported.
+const EXPECTED_FAILURE: &str = "expected-failure";
+
+/// How many random cases, and which.
+pub struct Budget {
+    /// The table they are drawn from.
+    pub domain: &'static Domain,
+    /// The seed.
+    pub seed: u64,
+    /// Number of the first.
+    pub start: u64,
+    /// How many; as many as the time allows if left out.
+    pub cases: Option<u64>,
+    /// No case is drawn after this time.
+    pub time: Option<Duration>,
+    /// Properties asked of each.
+    pub properties: Vec<&'static Property>,
+    /// Which of them are run.
+    pub filter: Filter,
+}
+
+/// What to run, and how.
+pub struct Settings<'a> {
+    /// What reports say about the place.
+    pub environment: Environment,
+    /// The suites that the jobs come from.
+    pub suites: &'a [Suite],
+    /// Whether the suites' coverage minima are judged: not when a filter leaves cases out.
+    pub judge_coverage: bool,
+    /// Jobs of the suites and case lines.
+    pub jobs: Vec<Job>,
+    /// Random cases after them.
+    pub budget: Budget,
+    /// Failures after which the run ends; never if left out.
+    pub max_fail: Option<u64>,
+    /// Whether failing cases are shrunk.
+    pub shrink: bool,
+    /// Threads.
+    pub threads: usize,
+    /// Whether case lines are spelled in full.
+    pub canonical: bool,
+    /// Set from outside to end the run after the chunk that runs.
+    pub stop: &'a AtomicBool,
+}
+
+/// What came out of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Verdicts by kind.
+    pub counts: Counts,
+    /// Whether the run proved too little: a line reads VACUOUS, or coverage is below a minimum.
+    pub vacuous: bool,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Runs everything.
+///
+/// # Errors
+/// Those of the reporters and of starting threads.
+pub fn execute(
+    settings: &Settings<'_>,
+    reporters: &mut [&mut dyn Reporter],
+) -> io::Result<Outcome> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(settings.threads)
+        .build()
+        .map_err(io::Error::other)?;
+    let mut run = Run {
+        settings,
+        reporters,
+        pool,
+        started: Instant::now(),
+        counts: Counts::default(),
+        groups: Vec::new(),
+        coverage: Coverage::default(),
+        per_suite: vec![Coverage::default(); settings.suites.len()],
+        shrinks: 0,
+        ended: None,
+    };
+    run.emit(&Event::RunStarted {
+        environment: &settings.environment,
+    })?;
+    for chunk in settings.jobs.chunks(CHUNK) {
+        run.chunk(chunk)?;
+    }
+    let next = run.draws()?;
+    run.finish(next)
+}
+
+/// A run under way.
+struct Run<'s, 'r, 'd> {
+    settings: &'s Settings<'s>,
+    reporters: &'r mut [&'d mut dyn Reporter],
+    pool: rayon::ThreadPool,
+    started: Instant,
+    counts: Counts,
+    groups: Vec<Group>,
+    coverage: Coverage,
+    per_suite: Vec<Coverage>,
+    shrinks: u64,
+    ended: Option<Ended>,
+}
+
+impl Run<'_, '_, '_> {
+    fn emit(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.reporters.iter_mut().try_for_each(|r| r.event(event))
+    }
+
+    /// Draws and runs random cases until the budget is spent; answers the number of the next one.
+    fn draws(&mut self) -> io::Result<u64> {
+        let budget = &self.settings.budget;
+        let end = budget
+            .cases
+            .map_or(u64::MAX, |n| budget.start.saturating_add(n));
+        let mut next = budget.start;
+        while next < end && self.ended.is_none() {
+            if budget
+                .time
+                .is_some_and(|time| self.started.elapsed() >= time)
+            {
+                break;
+            }
+            let last = end.min(next.saturating_add(CHUNK as u64));
+            let drawn = (next..last).map(|n| draw(budget.domain, budget.seed, n));
+            let chunk: Vec<Job> = drawn
+                .filter(|case| budget.filter.matches(&format!("{case:#}"), None))
+                .map(|case| Job::Case {
+                    case,
+                    properties: budget.properties.clone(),
+                    expect: Expect::Pass,
+                    origin: None,
+                })
+                .collect();
+            self.chunk(&chunk)?;
+            next = last;
+        }
+        Ok(next)
+    }
+
+    /// Runs one chunk over all threads and reports it in order.
+    fn chunk(&mut self, jobs: &[Job]) -> io::Result<()> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        if self.settings.stop.load(Ordering::Relaxed) {
+            self.ended = Some(Ended::Interrupted);
+            return Ok(());
+        }
+        let canonical = self.settings.canonical;
+        for job in jobs {
+            self.emit(&Event::CaseStarted {
+                case: &label(job, canonical),
+            })?;
+        }
+        let done: Vec<(Vec<Finished>, Coverage)> = self.pool.install(|| {
+            jobs.par_iter()
+                .map_init(Worker::default, |worker, job| run(worker, job, canonical))
+                .collect()
+        });
+        for (job, (finished, coverage)) in jobs.iter().zip(done) {
+            self.coverage.add(&coverage);
+            if let Job::Case {
+                origin: Some((suite, _)),
+                ..
+            } = job
+            {
+                self.per_suite[*suite].add(&coverage);
+            }
+            for mut one in finished {
+                self.shrink(job, &mut one)?;
+                self.count(&one);
+                self.emit(&Event::CaseFinished(&one))?;
+                if self
+                    .settings
+                    .max_fail
+                    .is_some_and(|max| self.counts.failed >= max)
+                {
+                    self.ended = Some(Ended::MaxFail);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces a failing case by the smallest one found.
+    fn shrink(&mut self, job: &Job, finished: &mut Finished) -> io::Result<()> {
+        let (Job::Case { case, .. }, Verdict::Fail(_)) = (job, &finished.verdict) else {
+            return Ok(());
+        };
+        let Some(property) = crate::property::find(finished.property) else {
+            return Ok(());
+        };
+        if !self.settings.shrink || self.shrinks >= SHRINKS_MAX {
+            return Ok(());
+        }
+        self.shrinks += 1;
+        let mut worker = Worker::default();
+        let small = worker.shrink(property, case);
+        if small == *case {
+            return Ok(());
+        }
+        finished.verdict = worker.check(property, &small);
+        let to = small.to_string();
+        self.emit(&Event::Shrunk {
+            property: property.name,
+            from: &finished.case,
+            to: &to,
+        })
+    }
+
+    fn count(&mut self, finished: &Finished) {
+        self.counts.add(&finished.verdict);
+        let same =
+            |g: &&mut Group| g.property == finished.property && g.subject == finished.subject;
+        let at = match self.groups.iter_mut().find(same) {
+            Some(group) => group,
+            None => {
+                let limits = self.settings.suites.iter().map(|suite| suite.vacuous_max);
+                let least = limits.reduce(f64::min).unwrap_or(0.5);
+                self.groups
+                    .push(Group::new(finished.property, finished.subject, least));
+                self.groups.last_mut().expect("one was just pushed")
+            }
+        };
+        at.add(finished);
+    }
+
+    fn finish(mut self, next: u64) -> io::Result<Outcome> {
+        let rank = |g: &Group| {
+            ALL.iter()
+                .position(|p| p.name == g.property)
+                .unwrap_or(ALL.len())
+        };
+        self.groups.sort_by_key(rank);
+        let ended = self.ended.unwrap_or(Ended::Whole);
+        let shortfalls = if ended == Ended::Whole && self.settings.judge_coverage {
+            self.shortfalls()
+        } else {
+            Vec::new()
+        };
+        let vacuous =
+            !shortfalls.is_empty() || self.groups.iter().any(|g| g.kind() == Kind::Vacuous);
+        let (counts, groups) = (self.counts, std::mem::take(&mut self.groups));
+        let coverage = std::mem::take(&mut self.coverage);
+        let time = self.started.elapsed();
+        self.emit(&Event::RunFinished {
+            counts: &counts,
+            groups: &groups,
+            coverage: &coverage,
+            shortfalls: &shortfalls,
+            ended,
+            resume: next,
+            time,
+        })?;
+        Ok(Outcome {
+            counts,
+            vacuous,
+            ended,
+        })
+    }
+
+    /// One sentence for each share that lies below a suite's minimum.
+    fn shortfalls(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (suite, coverage) in self.settings.suites.iter().zip(&self.per_suite) {
+            for (name, least) in &suite.coverage {
+                let sentence = match coverage.share(name) {
+                    Some(share) if share < *least => format!(
+                        "suite {}: {name} {:.0}% of cases, at least {:.0}% wanted",
+                        suite.name,
+                        share * 100.0,
+                        least * 100.0
+                    ),
+                    Some(_) => continue,
+                    None => format!("suite {}: coverage of `{name}` cannot be told", suite.name),
+                };
+                all.push(sentence);
+            }
+        }
+        all
+    }
+}
+
+fn label(job: &Job, canonical: bool) -> String {
+    match job {
+        Job::Case { case, .. } => spelled(case, canonical),
+        Job::Plan { origin, .. } => origin.name.clone(),
+    }
+}
+
+fn spelled(case: &Case, canonical: bool) -> String {
+    if canonical {
+        format!("{case:#}")
+    } else {
+        case.to_string()
+    }
+}
+
+/// Runs one job on a worker.
+fn run(worker: &mut Worker, job: &Job, canonical: bool) -> (Vec<Finished>, Coverage) {
+    match job {
+        Job::Plan { entry, origin } => {
+            let started = Instant::now();
+            let verdict = hold(entry);
+            let done = finished(
+                &origin.name,
+                Some(origin),
+                (PLAN_ENTRY, "-"),
+                verdict,
+                started,
+            );
+            (vec![done], Coverage::default())
+        }
+        Job::Case {
+            case,
+            properties,
+            expect,
+            origin,
+        } => {
+            let line = spelled(case, canonical);
+            let origin = origin.as_ref().map(|(_, origin)| origin);
+            let mut all: Vec<Finished> = properties
+                .iter()
+                .map(|property| {
+                    let started = Instant::now();
+                    let verdict = worker.check(property, case);
+                    let names = (property.name, subject_of(property));
+                    finished(&line, origin, names, verdict, started)
+                })
+                .collect();
+            if *expect == Expect::Fail {
+                expect_failure(&line, origin, &mut all);
+            }
+            (all, Coverage::of(case))
+        }
+    }
+}
+
+fn finished(
+    case: &str,
+    origin: Option<&Origin>,
+    (property, subject): (&'static str, &'static str),
+    verdict: Verdict,
+    started: Instant,
+) -> Finished {
+    Finished {
+        case: case.to_owned(),
+        name: origin.map(|o| o.name.clone()),
+        place: origin.map(|o| (o.file.clone(), o.line)),
+        property,
+        subject,
+        verdict,
+        time: started.elapsed(),
+    }
+}
+
+/// A failure that was foretold passes; where none came, the entry is stale, which is a failure.
+fn expect_failure(case: &str, origin: Option<&Origin>, all: &mut Vec<Finished>) {
+    let mut failed = false;
+    for one in all.iter_mut() {
+        if matches!(one.verdict, Verdict::Fail(_)) {
+            one.verdict = Verdict::Pass;
+            failed = true;
+        }
+    }
+    if failed || all.is_empty() {
+        return;
+    }
+    let stale = Finding {
+        property: EXPECTED_FAILURE,
+        subject: "-".to_owned(),
+        case: case.to_owned(),
+        place: origin.map_or_else(String::new, |o| o.name.clone()),
+        wanted: "a failure".to_owned(),
+        actual: "none: the entry is stale".to_owned(),
+        bound: "expect = \"fail\"".to_owned(),
+        derivation: String::new(),
+        differing: 1,
+        total: 1,
+        first: Vec::new(),
+        note: None,
+    };
+    let verdict = Verdict::Fail(Box::new(stale));
+    let names = (EXPECTED_FAILURE, "-");
+    all.push(finished(case, origin, names, verdict, Instant::now()));
+}

@@ -1,0 +1,108 @@
+//! Turns suites into jobs: a case with the properties to ask of it, or a plan entry.
+//!
+//! It must not run them. Layer 9.
+
+use super::Filter;
+use crate::case::Case;
+use crate::property::Property;
+use crate::suite::{Expect, PlanEntry, Suite};
+use crate::terms::nearest;
+
+/// Where a job comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Full name of the suite entry.
+    pub name: String,
+    /// The suite's file.
+    pub file: String,
+    /// Line in the file.
+    pub line: usize,
+}
+
+/// One thing to run.
+pub enum Job {
+    /// A case, and the properties asked of it.
+    Case {
+        /// The case.
+        case: Case,
+        /// Properties, in the order of reports.
+        properties: Vec<&'static Property>,
+        /// What must come out.
+        expect: Expect,
+        /// The suite's number and entry, if it comes from one.
+        origin: Option<(usize, Origin)>,
+    },
+    /// A plan that is held to what its entry expects.
+    Plan {
+        /// The entry.
+        entry: Box<PlanEntry>,
+        /// Where it comes from.
+        origin: Origin,
+    },
+}
+
+/// The jobs of the suites, in their order.
+///
+/// # Errors
+/// A property that does not exist, as a sentence that names the suite and the nearest property.
+pub fn jobs(
+    suites: &[Suite],
+    chosen: &[&'static Property],
+    plans: bool,
+    filter: &Filter,
+) -> Result<Vec<Job>, String> {
+    let mut all = Vec::new();
+    for (number, suite) in suites.iter().enumerate() {
+        let standard = named(&suite.properties, suite, chosen)?;
+        for entry in &suite.cases {
+            if !filter.matches(&format!("{:#}", entry.case), Some(&entry.name)) {
+                continue;
+            }
+            let own = named(&entry.properties, suite, chosen)?;
+            let properties = if entry.properties.is_empty() {
+                standard.clone()
+            } else {
+                own
+            };
+            let origin = origin(suite, &entry.name, entry.line);
+            all.push(Job::Case {
+                case: entry.case.clone(),
+                properties,
+                expect: entry.expect,
+                origin: Some((number, origin)),
+            });
+        }
+        let wanted = |entry: &&PlanEntry| plans && filter.matches(&entry.name, Some(&entry.name));
+        all.extend(suite.plans.iter().filter(wanted).map(|entry| Job::Plan {
+            entry: Box::new(entry.clone()),
+            origin: origin(suite, &entry.name, entry.line),
+        }));
+    }
+    Ok(all)
+}
+
+fn origin(suite: &Suite, name: &str, line: usize) -> Origin {
+    Origin {
+        name: name.to_owned(),
+        file: suite.file.clone(),
+        line,
+    }
+}
+
+/// The chosen ones among the named properties; all chosen ones if none is named.
+fn named(
+    names: &[String],
+    suite: &Suite,
+    chosen: &[&'static Property],
+) -> Result<Vec<&'static Property>, String> {
+    for name in names {
+        if crate::property::find(name).is_none() {
+            let known: Vec<&str> = crate::property::ALL.iter().map(|p| p.name).collect();
+            let hint =
+                nearest(name, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+            return Err(format!("{}: no property `{name}`{hint}", suite.file));
+        }
+    }
+    let listed = |p: &&&'static Property| names.is_empty() || names.iter().any(|n| n == p.name);
+    Ok(chosen.iter().filter(listed).copied().collect())
+}

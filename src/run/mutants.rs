@@ -1,0 +1,46 @@
+//! Plants every mutant and asks every property, over all threads.
+//!
+//! It must not know what a mutant does. Layer 9.
+
+use super::matrix::{Cell, Row, idle, row};
+use crate::case::Case;
+use crate::mutant;
+use crate::subject::Cpu;
+use rayon::prelude::*;
+
+/// Cases after which a property that does not claim a mutant gives up on it.
+const OTHERS: u64 = 16;
+
+/// The mutant matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matrix {
+    /// One row per mutant, in the order of the catalogue.
+    pub rows: Vec<Row>,
+    /// Mutants that no property caught.
+    pub uncaught: Vec<&'static str>,
+    /// Properties that caught no mutant.
+    pub idle: Vec<&'static str>,
+}
+
+impl Matrix {
+    /// Whether every mutant is caught by those that claim it, and every property catches one.
+    pub fn holds(&self) -> bool {
+        self.uncaught.is_empty()
+            && self.idle.is_empty()
+            && self.rows.iter().all(|row| row.unmet.is_empty())
+    }
+}
+
+/// Tries every mutant on the given cases.
+pub fn matrix(cases: &[Case]) -> Matrix {
+    let rows: Vec<Row> = mutant::ALL
+        .par_iter()
+        .map(|mutant| row(mutant, cases, OTHERS, &mut Cpu::default()))
+        .collect();
+    let missed = |row: &&Row| row.cells.iter().all(|cell| matches!(cell, Cell::Missed(_)));
+    Matrix {
+        uncaught: rows.iter().filter(missed).map(|row| row.mutant).collect(),
+        idle: idle(&rows),
+        rows,
+    }
+}
