@@ -189,8 +189,12 @@ fn the_reported_faults_are_caught_on_the_reported_cases() {
             .flat_map(|c| c.properties.iter().map(move |p| (c, p)))
             .any(|(c, p)| {
                 let property = find(p).expect("checked above");
-                let verdict = (property.check)(&c.case, &mut Trial::mutated(&mut cpu, planted));
-                seen.push(format!("{} {p}: {verdict:?}", c.name));
+                let mut trial = Trial::mutated(&mut cpu, planted);
+                let verdict = (property.check)(&c.case, &mut trial);
+                seen.push(format!(
+                    "{} {p}, planted {}: {verdict:?}",
+                    c.name, trial.planted
+                ));
                 matches!(verdict, Verdict::Fail(_))
             });
         if !caught {
