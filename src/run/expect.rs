@@ -268,4 +268,32 @@ mod tests {
             ("960", "961")
         );
     }
+
+    #[test]
+    fn each_expectation_can_fail() {
+        for right in [
+            "{ width_padded = 1024, overhead = 6.56, w13_rows = 1024, w2_cols = 1024 }",
+            "{ shapes = { w13 = [8, 1024, 4096] }, logical = { w2 = [8, 4096, 1024] } }",
+            "{ bytes = { w2 = 67108864 }, blocks = [0, 1024, 2048, 3072, 4096, 5120, 6144, 7168] }",
+        ] {
+            assert_eq!(hold(&entry(right)), Verdict::Pass, "{right}");
+        }
+        for (wrong, field) in [
+            ("{ overhead = 6.57 }", "overhead"),
+            ("{ shapes = { w13 = [8, 1024, 4095] } }", "w13 shape"),
+            ("{ shapes = { w3 = [1] } }", "w3 shape"),
+            ("{ logical = { w2 = [1] } }", "w2 logical extent"),
+            ("{ bytes = { w2 = 1 } }", "w2 bytes"),
+            ("{ blocks = [0] }", "blocks"),
+            ("{ aligned_tp = [2] }", "aligned_tp"),
+            ("{ says = [\"961 % 16\"] }", "findings"),
+            ("{ codes = [\"PP999\"] }", "PP999"),
+            ("{ rules = 2 }", "rules"),
+        ] {
+            let Verdict::Fail(finding) = hold(&entry(wrong)) else {
+                panic!("{wrong} must fail");
+            };
+            assert!(finding.place.ends_with(field), "{wrong}: {}", finding.place);
+        }
+    }
 }
