@@ -167,6 +167,13 @@ fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
     }))
 }
 
+/// What is listed, the wanted lists by tensor, and where a tensor has its own.
+type Lists<'a> = (
+    &'static str,
+    &'a BTreeMap<String, Vec<u64>>,
+    fn(&TensorPlan) -> &[u64],
+);
+
 /// Every expected field that differs: where, wanted, actual.
 fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<Fault>) {
     let mut differ = |what: &str, wanted: String, actual: String| {
@@ -207,7 +214,7 @@ fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<Fault>) {
     if let Some(wanted) = expect.overhead {
         differ("overhead", format!("{wanted:.2}"), percent);
     }
-    let lists: [(&str, &BTreeMap<String, Vec<u64>>, fn(&TensorPlan) -> &[u64]); 2] = [
+    let lists: [Lists<'_>; 2] = [
         ("shape", &expect.shapes, |t| &t.shape),
         ("logical extent", &expect.logical, |t| &t.logical),
     ];
