@@ -160,7 +160,7 @@ pub enum RouterInput {
         /// Weights.
         weights: Vec<f32>,
     },
-    /// Logits [t, e] row-major and, for routers that have one, a correction bias [e].
+    /// Logits `[t, e]` row-major and, for routers that have one, a correction bias `[e]`.
     Logits {
         /// Logits.
         logits: Vec<f32>,
