@@ -301,14 +301,14 @@ fn thin(tensor: &mut Tensor, stride: usize, zero: u32) {
 }
 
 fn thin_rows<T: Copy>(all: &mut [T], cols: usize, stride: usize, zero: T) {
+    let mut kept = Vec::with_capacity(cols.div_ceil(stride));
     for (row, elements) in all.chunks_mut(cols).enumerate() {
-        for group in elements.chunks_mut(stride) {
-            let kept = row % stride;
-            let value = group.get(kept).copied();
-            group.fill(zero);
-            if let Some(value) = value {
-                group[kept] = value;
-            }
+        let places = (row % stride..cols).step_by(stride);
+        kept.clear();
+        kept.extend(places.clone().map(|place| elements[place]));
+        elements.fill(zero);
+        for (place, &value) in places.zip(&kept) {
+            elements[place] = value;
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::activation::{gate, gate_change, gate_scale, up};
 use super::bound::{self, First, Second, U, U_BF16, norm};
 use super::error::ReferenceError;
-use super::product::{Multiply, Product};
+use super::product::{Multiply, Product, whole};
 use super::quantise;
 use super::route::{Routing, route};
 use super::weights::{Parts, Projection, Sizes, shaped};
@@ -93,12 +93,12 @@ struct Sums {
 /// Buffers that experts reuse.
 #[derive(Default)]
 struct Scratch {
-    /// Inputs of the expert's tokens, [n, h].
+    /// Inputs of the expert's tokens, [n, h], rows filled up to whole lanes.
     x: Vec<f64>,
     /// Their errors, one token at a time.
     dx: Vec<f64>,
     first: Product,
-    /// Intermediate, [n, i].
+    /// Intermediate, [n, i], rows filled up to whole lanes.
     mid: Vec<f64>,
     /// Its errors, one token at a time.
     dmid: Vec<f64>,
@@ -184,6 +184,7 @@ impl<'a> Layer<'a> {
             };
             let row = &self.x[place / k * h..][..h];
             scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
+            scratch.x.resize(whole(scratch.x.len()), 0.0);
         }
         self.multiply(&self.w13, expert, &scratch.x, h, &mut scratch.first);
         scratch.mid.clear();
@@ -227,8 +228,8 @@ impl<'a> Layer<'a> {
         cols: usize,
         out: &mut Product,
     ) {
-        let values =
-            ArrayView2::from_shape((values.len() / cols, cols), values).expect("whole rows");
+        let values = ArrayView2::from_shape((values.len() / whole(cols), whole(cols)), values)
+            .expect("whole rows");
         self.arch.dispatch(Multiply {
             projection,
             expert,
@@ -246,7 +247,7 @@ impl<'a> Layer<'a> {
         sums: &mut Sums,
     ) -> First {
         let h = self.case.h as usize;
-        let x = &scratch.x[n * h..][..h];
+        let x = &scratch.x[n * whole(h)..][..h];
         let (mode, scale) = (self.case.qx, self.logical.x_scale);
         scratch.dx.clear();
         scratch.dx.extend(x.iter().map(|x| relative * x.abs()));
@@ -288,7 +289,8 @@ impl<'a> Layer<'a> {
                 .push(bound::product(a, da, scale, b, db, rounded));
         }
         let start = scratch.mid.len() - i;
-        let mid = &scratch.mid[start..];
+        scratch.mid.resize(start + whole(i), 0.0);
+        let mid = &scratch.mid[start..][..i];
         if self.case.mid_bf16 {
             for (value, error) in mid.iter().zip(&mut scratch.dmid) {
                 *error += U_BF16 * (value.abs() + *error) + bound::FLUSH;

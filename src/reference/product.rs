@@ -7,6 +7,8 @@ use super::weights::Projection;
 use ndarray::ArrayView2;
 use pulp::{Simd, WithSimd};
 
+/// Lanes of a dot product, on every machine.
+const LANES: usize = 8;
 /// Rows of values that share the reading of a weight row.
 const TOGETHER: usize = 4;
 
@@ -27,7 +29,7 @@ pub(super) struct Product {
 pub(super) struct Multiply<'a> {
     pub(super) projection: &'a Projection<'a>,
     pub(super) expert: usize,
-    /// Rows of values, [n, columns].
+    /// Rows of values, [n, columns], each with zeros up to whole lanes.
     pub(super) values: ArrayView2<'a, f64>,
     pub(super) out: &'a mut Product,
 }
@@ -37,7 +39,8 @@ impl WithSimd for Multiply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (n, cols) = self.values.dim();
+        let (n, width) = self.values.dim();
+        let cols = self.projection.cols();
         let rows = self.projection.rows_all();
         let values = self.values.to_slice().expect("rows in one piece");
         let out = self.out;
@@ -45,15 +48,17 @@ impl WithSimd for Multiply<'_> {
         out.values.resize(n * rows, 0.0);
         out.norms.clear();
         out.bias.clear();
-        out.row.resize(cols, 0.0);
+        out.row.clear();
+        out.row.resize(width, 0.0);
         for row in 0..rows {
-            let weights = &mut out.row[..cols];
-            self.projection.decode_row(self.expert, row, weights);
-            let [squares] = dots(simd, weights, [&*weights]);
+            self.projection
+                .decode_row(self.expert, row, &mut out.row[..cols]);
+            let weights = &out.row[..];
+            let [squares] = dots(simd, weights, [weights]);
             out.norms.push(squares.sqrt());
             out.bias.push(self.projection.bias(self.expert, row));
             let mut first = 0;
-            let input = |n: usize| &values[n * cols..][..cols];
+            let input = |n: usize| &values[n * width..][..width];
             while first + TOGETHER <= n {
                 let sums =
                     dots::<S, TOGETHER>(simd, weights, std::array::from_fn(|k| input(first + k)));
@@ -69,29 +74,64 @@ impl WithSimd for Multiply<'_> {
     }
 }
 
-/// Dot products of one row with several of the same length.
+/// Dot products of one row with several of the same length, whole lanes: lane l adds the products
+/// k = l mod 8 with fused multiply-adds, then the lanes are halved to one, so that the bits do not
+/// depend on the machine.
 #[inline(always)]
 fn dots<S: Simd, const N: usize>(simd: S, row: &[f64], others: [&[f64]; N]) -> [f64; N] {
-    let (chunks, rest) = S::as_simd_f64s(row);
-    let cut = row.len() - rest.len();
-    let others_chunks = others.map(|other| &S::as_simd_f64s(other).0[..chunks.len()]);
-    let mut sums = [[simd.splat_f64s(0.0); 2]; N];
-    let mut c = 0;
-    while c + 2 <= chunks.len() {
-        for n in 0..N {
-            sums[n][0] = simd.mul_add_f64s(chunks[c], others_chunks[n][c], sums[n][0]);
-            sums[n][1] = simd.mul_add_f64s(chunks[c + 1], others_chunks[n][c + 1], sums[n][1]);
-        }
-        c += 2;
-    }
-    if c < chunks.len() {
-        for n in 0..N {
-            sums[n][0] = simd.mul_add_f64s(chunks[c], others_chunks[n][c], sums[n][0]);
+    let registers = LANES / S::F64_LANES;
+    let row = S::as_simd_f64s(row).0;
+    let others = others.map(|other| &S::as_simd_f64s(other).0[..row.len()]);
+    // As many as there are lanes: registers of a machine without vectors hold one each.
+    let mut sums = [[simd.splat_f64s(0.0); LANES]; N];
+    for start in (0..row.len()).step_by(registers) {
+        for r in 0..registers {
+            for n in 0..N {
+                sums[n][r] = simd.mul_add_f64s(row[start + r], others[n][start + r], sums[n][r]);
+            }
         }
     }
-    std::array::from_fn(|n| {
-        let tail = rest.iter().zip(&others[n][cut..]);
-        let lanes = simd.reduce_sum_f64s(simd.add_f64s(sums[n][0], sums[n][1]));
-        lanes + tail.map(|(a, b)| a * b).sum::<f64>()
+    sums.map(|sums| {
+        let lanes: &[f64] = bytemuck::cast_slice(&sums[..registers]);
+        let fours: [f64; 4] = std::array::from_fn(|l| lanes[l] + lanes[l + 4]);
+        (fours[0] + fours[2]) + (fours[1] + fours[3])
     })
+}
+
+/// Columns filled up to whole lanes.
+pub(super) fn whole(cols: usize) -> usize {
+    cols.next_multiple_of(LANES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pulp::Arch;
+
+    struct Dot<'a>(&'a [f64], &'a [f64]);
+
+    impl WithSimd for Dot<'_> {
+        type Output = f64;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> f64 {
+            let [sum] = dots(simd, self.0, [self.1]);
+            sum
+        }
+    }
+
+    #[test]
+    fn every_machine_gives_the_same_bits() {
+        let values: Vec<f64> = (0..200).map(|n| (f64::from(n) * 0.7).sin() / 3.0).collect();
+        for len in (0..100).step_by(LANES) {
+            let (a, b) = (&values[..len], &values[100..][..len]);
+            let plain: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+            let scalar = Arch::Scalar.dispatch(Dot(a, b));
+            assert_eq!(scalar.to_bits(), Arch::new().dispatch(Dot(a, b)).to_bits());
+            assert!(
+                (scalar - plain).abs() < 1e-13,
+                "{len}: {scalar} is not {plain}"
+            );
+        }
+    }
 }

@@ -126,6 +126,11 @@ impl<'a> Projection<'a> {
         self.halves * self.rows
     }
 
+    /// Columns.
+    pub(super) fn cols(&self) -> usize {
+        self.cols
+    }
+
     /// Bias of a row; zero where there is none.
     pub(super) fn bias(&self, expert: usize, row: usize) -> f64 {
         self.bias
