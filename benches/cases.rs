@@ -3,6 +3,8 @@
 //! subject, and its unpadded twin where the tier asks for it. Prints where the time goes, and the
 //! ratio to the peer when numpy and the script are there.
 
+#![expect(clippy::print_stdout, reason = "a bench reports its figures")]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use padproof::case::Case;
 use padproof::r#gen::{Domain, draw};

@@ -1,6 +1,8 @@
 //! Goal: every mutant is caught by the properties that claim it, and every property catches one.
 //! Method: the same rows as `padproof run --mutants`, over drawn cases.
 
+#![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
+
 use padproof::property::ALL;
 use padproof::run::{Cell, idle, matrix_cases, row, unknown_claims};
 use padproof::subject::Cpu;

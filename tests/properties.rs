@@ -1,6 +1,8 @@
 //! Goal: every property holds over drawn cases. Method: the runner's own draws, a fixed seed for
 //! the counts and proptest for shrinking.
 
+#![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
+
 use padproof::r#gen::{Domain, draw, strategy};
 use padproof::property::{ALL, Trial, Verdict, find};
 use padproof::subject::Cpu;

@@ -1,5 +1,7 @@
 //! Seeds of the fuzz targets, and cases that failed once, through the targets' own functions.
 
+#![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
+
 use padproof::property;
 use padproof::suite::{Expect, builtin, parse};
 use std::path::Path;

@@ -143,7 +143,7 @@ fn cases(name: &str) -> Result<Vec<[String; 2]>, CliError> {
         .iter()
         .map(|entry| [entry.name.clone(), entry.case.to_string()]);
     let plans = suite.plans.iter().map(|entry| {
-        let rule = entry.rule.as_deref().unwrap_or("*");
+        let rule = entry.rules.pattern();
         let text = format!(
             "plan tp={} ep={} {} {rule}",
             entry.tp, entry.ep, entry.layer

@@ -85,9 +85,11 @@ impl Selected {
     /// The entries of a suite whose full name is `word` or goes on from it with a slash.
     fn add_entries(&mut self, name: &str, word: &str) -> Result<(), CliError> {
         let mut suite = builtin(name)?;
+        // An entry's name without what a sweep varies: that is what a slip of the hand is near to.
+        let short = |full: &String| full.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
         let names: Vec<String> = (suite.cases.iter().map(|e| &e.name))
             .chain(suite.plans.iter().map(|e| &e.name))
-            .cloned()
+            .map(short)
             .collect();
         let word = word.trim_end_matches('/');
         let inside = |full: &str| {

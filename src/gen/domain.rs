@@ -154,11 +154,11 @@ impl Domain {
     /// Everything with small groups, in tiny sizes: what a fuzzer runs thousands of times a second.
     pub const SMALL: Domain = Domain {
         name: "small",
-        tokens: axis(0, 5, &[1]),
-        hidden: axis(1, 48, &[1, 2]),
-        intermediate: axis(1, 80, &[1, 2]),
-        experts: axis(1, 5, &[1, 2]),
-        top_k_max: 5,
+        tokens: axis(0, 3, &[1]),
+        hidden: axis(1, 20, &[1, 2]),
+        intermediate: axis(1, 36, &[1, 2]),
+        experts: axis(1, 4, &[1, 2]),
+        top_k_max: 4,
         ranks: &[1, 2, 3, 4],
         granules: &[1, 8, 16, 32],
         hidden_granules: &[1, 16],

@@ -112,10 +112,10 @@ pub(super) fn rank_offset(plan: &Plan) -> Option<Plan> {
 /// M43: w2 packed with the ranges of the equal split where w13 follows padded strides.
 pub(super) fn prepad_as_floor(plan: &Plan) -> Option<Plan> {
     let shards = plan.parallel.tp / plan.parallel.ep;
-    let even = plan.dims.i % shards == 0 && plan.split == Split::Prepad;
+    let even = plan.dims.i.is_multiple_of(shards) && plan.split == Split::Prepad;
     let block = plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
     let width = plan.dims.i / shards;
-    if !even || width % block != 0 || width == plan.width_padded {
+    if !even || !width.is_multiple_of(block) || width == plan.width_padded {
         return None;
     }
     let mut wrong = plan.clone();

@@ -39,7 +39,7 @@ pub(super) fn scale_count_floored(plan: &mut Plan) -> bool {
     let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else {
         return false;
     };
-    let applies = width % s.col_block != 0;
+    let applies = !width.is_multiple_of(s.col_block);
     s.cols_padded = width / s.col_block;
     applies
 }

@@ -52,13 +52,13 @@ mod tests {
         #[test]
         fn round_up_is_the_least_multiple(n in 0u64..1 << 40, a in 1u64..1 << 20) {
             let up = round_up(n, a).unwrap();
-            prop_assert!(up >= n && up - n < a && up % a == 0);
+            prop_assert!(up >= n && up - n < a && up.is_multiple_of(a));
         }
 
         #[test]
         fn lcm_is_a_common_multiple_and_divides_the_product(a in 1u64..1 << 20, b in 1u64..1 << 20) {
             let l = lcm(a, b).unwrap();
-            prop_assert!(l % a == 0 && l % b == 0 && (a * b) % l == 0);
+            prop_assert!(l.is_multiple_of(a) && l.is_multiple_of(b) && (a * b) % l == 0);
         }
     }
 

@@ -143,7 +143,7 @@ fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
             "is more ranks than padproof plans for (at most 65536)",
         );
     }
-    if parallel.tp % parallel.ep != 0 {
+    if !parallel.tp.is_multiple_of(parallel.ep) {
         return invalid(
             "ep",
             parallel.ep,
@@ -166,7 +166,7 @@ fn rank_plans(
 ) -> Vec<RankPlan> {
     let groups = parallel.tp / shard_ranks;
     let share = layer.experts.div_ceil(groups);
-    if layer.experts % groups != 0 {
+    if !layer.experts.is_multiple_of(groups) {
         found.push(Violation {
             code: "PP106",
             axis: "experts",

@@ -53,7 +53,7 @@ fn floor(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
         width,
         width_padded: padded("width", width, align)?,
         ranges: strided(i, ranks, width),
-        indivisible: i % ranks != 0,
+        indivisible: !i.is_multiple_of(ranks),
     })
 }
 

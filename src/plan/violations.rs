@@ -59,10 +59,12 @@ impl Facts<'_> {
             && (when.activations.is_empty() || when.activations.contains(&self.layer.activation))
             && (when.formats.is_empty() || when.formats.contains(&self.layer.weight))
             && when.width_max.is_none_or(|max| width <= max)
-            && when.width_not_multiple.is_none_or(|m| width % m != 0)
+            && when
+                .width_not_multiple
+                .is_none_or(|m| !width.is_multiple_of(m))
             && when
                 .hidden_not_multiple
-                .is_none_or(|m| self.layer.hidden % m != 0)
+                .is_none_or(|m| !self.layer.hidden.is_multiple_of(m))
     }
 
     /// The granule of an axis in elements: the first whose condition holds, else 1.
@@ -204,7 +206,7 @@ impl Facts<'_> {
             });
         }
         let group = plan.order.interleave();
-        if gated && group > 1 && plan.width_padded % group != 0 {
+        if gated && group > 1 && !plan.width_padded.is_multiple_of(group) {
             found.push(Violation {
                 code: "PP115",
                 axis: "w13 rows",

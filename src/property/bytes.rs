@@ -94,7 +94,7 @@ pub(super) fn pack_round_trip(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             for (n, rank) in packed.ranks.iter().enumerate() {
                 // w2's bias lives on the first rank of each group; the others hold zeros.
                 let shards = plan.parallel.tp / plan.parallel.ep;
-                if role == Role::W2Bias && n as u64 % shards != 0 {
+                if role == Role::W2Bias && !(n as u64).is_multiple_of(shards) {
                     continue;
                 }
                 let Some(tensor) = rank.get(role) else {

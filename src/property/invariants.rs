@@ -86,7 +86,7 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
             .all(|v| v.effect <= Effect::Note || plan.fit > Fit::Padded),
         "a violation has no effect on the verdict".to_owned(),
     );
-    let divides = d.i % (plan.parallel.tp / plan.parallel.ep) == 0;
+    let divides = d.i.is_multiple_of(plan.parallel.tp / plan.parallel.ep);
     let needs = matches!(
         plan.split,
         crate::terms::Split::Floor | crate::terms::Split::Error | crate::terms::Split::RankChunk
@@ -99,7 +99,8 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
             plan.fit.name()
         ),
     );
-    let shared = d.e % plan.parallel.ep == 0 || plan.layer != crate::terms::LayerKind::Routed;
+    let shared =
+        d.e.is_multiple_of(plan.parallel.ep) || plan.layer != crate::terms::LayerKind::Routed;
     claim(
         shared || plan.fit >= Fit::Refused,
         format!(
@@ -161,8 +162,10 @@ fn applies(when: &Condition, plan: &Plan) -> bool {
         && (when.activations.is_empty() || when.activations.contains(&plan.activation))
         && (when.formats.is_empty() || when.formats.contains(&plan.weight))
         && when.width_max.is_none_or(|m| plan.width <= m)
-        && when.width_not_multiple.is_none_or(|m| plan.width % m != 0)
+        && when
+            .width_not_multiple
+            .is_none_or(|m| !plan.width.is_multiple_of(m))
         && when
             .hidden_not_multiple
-            .is_none_or(|m| plan.dims.h % m != 0)
+            .is_none_or(|m| !plan.dims.h.is_multiple_of(m))
 }

@@ -195,6 +195,9 @@ impl Reporter for Human<'_> {
                 resume,
                 time,
             } => {
+                if self.shown > 0 {
+                    writeln!(self.out)?;
+                }
                 self.groups(groups)?;
                 self.coverage(coverage)?;
                 for shortfall in *shortfalls {

@@ -66,10 +66,14 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     }
     if !survey.aligned.is_empty() {
         let all: Vec<String> = survey.aligned_by_all().iter().map(u64::to_string).collect();
+        let degrees = if all.is_empty() {
+            "none up to 64".to_owned()
+        } else {
+            all.join(", ")
+        };
         writeln!(
             out,
-            "\nTP without padding under every current rule: {}",
-            all.join(", ")
+            "\nTP without padding under every current rule: {degrees}"
         )?;
     }
     Ok(())

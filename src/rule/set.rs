@@ -132,8 +132,19 @@ impl Rules {
             file: file.to_owned(),
             message: toml_message(text, &e),
         })?;
+        Ok(Rules {
+            autos: parsed.auto,
+            ..Rules::of(parsed.rule, file)?
+        })
+    }
+
+    /// A set of these rules, without `auto` choices; `file` is named in errors.
+    ///
+    /// # Errors
+    /// As [`Rules::parse`], without TOML.
+    pub fn of(rules: Vec<Rule>, file: &str) -> Result<Rules, RuleError> {
         let mut ids = HashSet::new();
-        for rule in &parsed.rule {
+        for rule in &rules {
             check(rule, &mut ids).map_err(|(key, why)| RuleError::Invalid {
                 file: file.to_owned(),
                 id: rule.id.clone(),
@@ -142,8 +153,8 @@ impl Rules {
             })?;
         }
         Ok(Rules {
-            rules: parsed.rule,
-            autos: parsed.auto,
+            rules,
+            autos: Vec::new(),
         })
     }
 

@@ -4,20 +4,39 @@
 
 use super::{Query, Survey, survey};
 use crate::model::{self, Model, ModelError, Quant};
-use crate::plan::{Parallel, Plan};
-use crate::property::{Finding, Verdict};
-use crate::rule::Rules;
-use crate::suite::{ModelSizes, PlanEntry, PlanExpect, PlanModel};
-use crate::terms::Activation;
+use crate::plan::{Parallel, Plan, TensorPlan, spelled_rule};
+use crate::property::{Finding, Verdict, invariants};
+use crate::rule::{Rule, Rules};
+use crate::suite::{ModelSizes, PlanEntry, PlanExpect, PlanModel, PlanRules};
+use crate::terms::{Activation, LayerKind};
+use std::collections::BTreeMap;
 
 /// The name under which plan entries are reported, as a property is.
 pub const PLAN_ENTRY: &str = "plan-entry";
 
-/// Plans the entry's model and compares every plan with what is expected.
-pub(super) fn hold(entry: &PlanEntry) -> Verdict {
-    let model = match model(&entry.model) {
-        Ok(model) => model,
-        Err(error) => return Verdict::Broken(error.to_string()),
+/// Plans the entry's model under its rules and compares every plan with what is expected. What
+/// padding must hold whatever is expected ([`invariants`]) is asked of every plan too.
+pub fn hold(entry: &PlanEntry) -> Verdict {
+    match faults(entry) {
+        Ok((faults, count)) => verdict(entry, &faults, count),
+        Err(message) => Verdict::Broken(message),
+    }
+}
+
+/// A field that differs: where, wanted, actual.
+type Fault = [String; 3];
+
+fn faults(entry: &PlanEntry) -> Result<(Vec<Fault>, u64), String> {
+    let mut model = model(&entry.model).map_err(|e| e.to_string())?;
+    if let Some(format) = entry.format {
+        model.quant = Quant::none(format);
+    }
+    let own = own_rules(entry, &model)?;
+    let rules = own.as_ref().unwrap_or(Rules::builtin());
+    let pattern = match &entry.rules {
+        PlanRules::Every => None,
+        PlanRules::Named(pattern) => Some(pattern.as_str()),
+        PlanRules::Own(_) | PlanRules::Spelled(..) => rules.iter().next().map(|r| r.id.as_str()),
     };
     let query = Query {
         parallel: Parallel {
@@ -25,16 +44,43 @@ pub(super) fn hold(entry: &PlanEntry) -> Verdict {
             ep: entry.ep,
         },
         tokens: 1,
-        rule: entry.rule.as_deref(),
+        rule: pattern,
         backend: None,
         layer: Some(entry.layer),
         env: &[],
-        advice: false,
+        advice: entry.expect.aligned_tp.is_some(),
     };
-    match survey(&model, Rules::builtin(), &query) {
-        Ok(found) => compare(entry, &found),
-        Err(error) => Verdict::Broken(error.to_string()),
+    let found = survey(&model, rules, &query).map_err(|e| e.to_string())?;
+    let mut faults = compare(&entry.expect, pattern.is_some(), &found);
+    for one in &found.plans {
+        let rule = rules.get(&one.plan.rule).map_err(|e| e.to_string())?;
+        for fault in invariants(rule, &one.plan) {
+            let place = format!("{} invariants", one.plan.rule);
+            faults.push([place, "hold".to_owned(), fault]);
+        }
     }
+    Ok((faults, found.plans.len() as u64))
+}
+
+/// The one rule that the entry brings itself, if it does.
+fn own_rules(entry: &PlanEntry, model: &Model) -> Result<Option<Rules>, String> {
+    let rule = match &entry.rules {
+        PlanRules::Every | PlanRules::Named(_) => return Ok(None),
+        PlanRules::Own(rule) => Rule::clone(rule),
+        PlanRules::Spelled(spec, refine) => {
+            let weight = match entry.layer {
+                LayerKind::Routed => model.quant.format,
+                LayerKind::Shared => model.quant.shared_format,
+                LayerKind::Dense => model.quant.dense_format,
+            };
+            let mut rule = spelled_rule(spec, weight).map_err(|e| e.to_string())?;
+            rule.scale.refine = refine.unwrap_or(rule.scale.refine);
+            rule.layers = LayerKind::ALL.to_vec();
+            rule
+        }
+    };
+    let set = Rules::of(vec![rule], &entry.name);
+    set.map(Some).map_err(|e| e.to_string())
 }
 
 fn model(spec: &PlanModel) -> Result<Model, ModelError> {
@@ -72,27 +118,39 @@ fn overlay(model: &mut Model, sizes: &ModelSizes) {
     model.dense = sizes.dense.or(model.dense);
 }
 
-fn compare(entry: &PlanEntry, found: &Survey) -> Verdict {
+fn compare(expect: &PlanExpect, named: bool, found: &Survey) -> Vec<Fault> {
     let mut faults = Vec::new();
     let count = found.plans.len() as u64;
-    match entry.expect.rules {
+    match expect.rules {
         Some(wanted) if wanted != count => {
             faults.push(["rules".into(), wanted.to_string(), count.to_string()]);
         }
         // Without a pattern every rule that takes the format is held; there may be none.
-        None if count == 0 && entry.rule.is_some() => {
+        None if count == 0 && named => {
             faults.push(["rules".into(), "at least one".into(), "none".into()]);
         }
         _ => {}
     }
     for one in &found.plans {
-        differences(&one.plan, &entry.expect, &mut faults);
+        differences(&one.plan, expect, &mut faults);
     }
+    if let Some(wanted) = &expect.aligned_tp {
+        if found.aligned.is_empty() {
+            faults.push(["aligned_tp".into(), "a list".into(), "none".into()]);
+        }
+        for (rule, list) in found.aligned.iter().filter(|(_, list)| list != wanted) {
+            let place = format!("{rule} aligned_tp");
+            faults.push([place, format!("{wanted:?}"), format!("{list:?}")]);
+        }
+    }
+    faults
+}
+
+fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
     let Some([place, wanted, actual]) = faults.first().cloned() else {
         return Verdict::Pass;
     };
-    let line =
-        |[place, wanted, actual]: &[String; 3]| format!("{place} wanted {wanted}, got {actual}");
+    let line = |[place, wanted, actual]: &Fault| format!("{place} wanted {wanted}, got {actual}");
     Verdict::Fail(Box::new(Finding {
         property: PLAN_ENTRY,
         subject: "-".to_owned(),
@@ -109,8 +167,15 @@ fn compare(entry: &PlanEntry, found: &Survey) -> Verdict {
     }))
 }
 
+/// What is listed, the wanted lists by tensor, and where a tensor has its own.
+type Lists<'a> = (
+    &'static str,
+    &'a BTreeMap<String, Vec<u64>>,
+    fn(&TensorPlan) -> &[u64],
+);
+
 /// Every expected field that differs: where, wanted, actual.
-fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<[String; 3]>) {
+fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<Fault>) {
     let mut differ = |what: &str, wanted: String, actual: String| {
         if wanted != actual {
             faults.push([format!("{} {what}", plan.rule), wanted, actual]);
@@ -120,11 +185,8 @@ fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<[String; 3]>) 
         let words: Vec<&str> = expect.verdicts.iter().map(|fit| fit.name()).collect();
         differ("verdict", words.join(" or "), plan.fit.name().to_owned());
     }
-    let w2_cols = plan
-        .tensors
-        .iter()
-        .find(|t| t.name == "w2")
-        .and_then(|t| t.shape.last().copied());
+    let tensor = |name: &str| plan.tensors.iter().find(|t| t.name == name);
+    let w2_cols = tensor("w2").and_then(|t| t.shape.last().copied());
     let numbers = [
         ("width", expect.width, Some(plan.width)),
         ("width_padded", expect.width_padded, Some(plan.width_padded)),
@@ -146,6 +208,35 @@ fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<[String; 3]>) 
     if let Some(ranks) = &expect.ranks {
         let actual: Vec<(u64, u64)> = plan.ranks.iter().map(|r| (r.start, r.len)).collect();
         differ("ranks", format!("{ranks:?}"), format!("{actual:?}"));
+    }
+    // Percent with two decimals, as the plan prints it.
+    let percent = format!("{:.2}", plan.overhead_millionths as f64 / 10_000.0);
+    if let Some(wanted) = expect.overhead {
+        differ("overhead", format!("{wanted:.2}"), percent);
+    }
+    let lists: [Lists<'_>; 2] = [
+        ("shape", &expect.shapes, |t| &t.shape),
+        ("logical extent", &expect.logical, |t| &t.logical),
+    ];
+    for (what, wanted, of) in lists {
+        for (name, wanted) in wanted {
+            let actual = tensor(name).map_or("no such tensor".into(), |t| format!("{:?}", of(t)));
+            differ(&format!("{name} {what}"), format!("{wanted:?}"), actual);
+        }
+    }
+    for (name, wanted) in &expect.bytes {
+        let actual = tensor(name).map_or("no such tensor".into(), |t| t.bytes.to_string());
+        differ(&format!("{name} bytes"), wanted.to_string(), actual);
+    }
+    if let Some(blocks) = &expect.blocks {
+        let block = plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
+        let actual: Vec<u64> = plan.ranks.iter().map(|r| r.start / block).collect();
+        differ("blocks", format!("{blocks:?}"), format!("{actual:?}"));
+    }
+    for text in &expect.says {
+        if !plan.violations.iter().any(|v| v.message.contains(text)) {
+            differ("findings", text.clone(), "no finding says so".into());
+        }
     }
     let has = |code: &String| plan.violations.iter().any(|v| v.code == code);
     for code in &expect.codes {
@@ -183,5 +274,33 @@ mod tests {
             (finding.wanted.as_str(), finding.actual.as_str()),
             ("960", "961")
         );
+    }
+
+    #[test]
+    fn each_expectation_can_fail() {
+        for right in [
+            "{ width_padded = 1024, overhead = 6.56, w13_rows = 1024, w2_cols = 1024 }",
+            "{ shapes = { w13 = [8, 1024, 4096] }, logical = { w2 = [8, 4096, 1024] } }",
+            "{ bytes = { w2 = 67108864 }, blocks = [0, 1024, 2048, 3072, 4096, 5120, 6144, 7168] }",
+        ] {
+            assert_eq!(hold(&entry(right)), Verdict::Pass, "{right}");
+        }
+        for (wrong, field) in [
+            ("{ overhead = 6.57 }", "overhead"),
+            ("{ shapes = { w13 = [8, 1024, 4095] } }", "w13 shape"),
+            ("{ shapes = { w3 = [1] } }", "w3 shape"),
+            ("{ logical = { w2 = [1] } }", "w2 logical extent"),
+            ("{ bytes = { w2 = 1 } }", "w2 bytes"),
+            ("{ blocks = [0] }", "blocks"),
+            ("{ aligned_tp = [2] }", "aligned_tp"),
+            ("{ says = [\"961 % 16\"] }", "findings"),
+            ("{ codes = [\"PP999\"] }", "PP999"),
+            ("{ rules = 2 }", "rules"),
+        ] {
+            let Verdict::Fail(finding) = hold(&entry(wrong)) else {
+                panic!("{wrong} must fail");
+            };
+            assert!(finding.place.ends_with(field), "{wrong}: {}", finding.place);
+        }
     }
 }

@@ -21,7 +21,7 @@ pub use coverage::{COVERAGE, Coverage};
 pub use event::{Ended, Environment, Event, Finished, Reporter};
 pub use execute::{Budget, Outcome, Settings, execute};
 pub use exit::ExitCode;
-pub use expect::PLAN_ENTRY;
+pub use expect::{PLAN_ENTRY, hold};
 pub use filter::Filter;
 pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};

@@ -77,6 +77,12 @@ pub enum Fault {
         /// The entry.
         name: String,
     },
+    /// A rule and a scheme together.
+    #[error("entry `{name}`: give either `rule` or `scheme` (`refine` goes with `scheme`)")]
+    TwoRules {
+        /// The entry.
+        name: String,
+    },
     /// A sweep that sweeps nothing.
     #[error("entry `{name}` sweeps no key; write it as [[case]]")]
     NothingSwept {

@@ -14,4 +14,4 @@ pub use builtin::{BUILTIN, builtin};
 pub use entry::{CaseEntry, Expect, Suite};
 pub use error::{Fault, SuiteError};
 pub use parse::{CASES_MAX, parse};
-pub use plan_entry::{ModelSizes, PlanEntry, PlanExpect, PlanModel};
+pub use plan_entry::{ModelSizes, PlanEntry, PlanExpect, PlanModel, PlanRules};

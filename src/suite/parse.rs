@@ -4,13 +4,14 @@
 
 use super::entry::{CaseEntry, Expect, Suite};
 use super::error::{Fault, SuiteError};
-use super::plan_entry::{PlanEntry, PlanExpect, PlanModel};
+use super::plan_entry::{PlanEntry, PlanExpect, PlanModel, PlanRules};
 use super::raw::{
     ENTRY_KEYS, OneOrMany, RawCase, RawHead, RawModel, RawPlan, RawPlanExpect, RawSuite,
 };
 use super::sweep;
-use crate::case::{Case, KEYS};
+use crate::case::{Case, KEYS, Scheme};
 use crate::plan::Fit;
+use crate::rule::Rules;
 use crate::terms::LayerKind;
 use std::collections::{BTreeMap, HashMap};
 use toml::{Spanned, Value};
@@ -50,10 +51,15 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
     })?;
     let mut suite = head(raw.suite.get_ref()).map_err(at(line_at(raw.suite.span().start)))?;
     suite.file = file.to_owned();
+    let own = Rules::of(raw.rule, file).map_err(|e| {
+        let message = e.to_string();
+        at(1)(Fault::Toml { message })
+    })?;
     let mut builder = Builder {
         suite,
         names: HashMap::new(),
         line: 0,
+        own,
     };
     let mut entries: Vec<(usize, RawEntry)> = Vec::new();
     entries.extend(
@@ -134,6 +140,8 @@ struct Builder {
     suite: Suite,
     names: HashMap<String, usize>,
     line: usize,
+    /// Rules of the file itself.
+    own: Rules,
 }
 
 impl Builder {
@@ -223,7 +231,30 @@ impl Builder {
         Ok(())
     }
 
-    /// A plan entry; lists of models and of tp are expanded like a sweep.
+    /// Which rules an entry means: a rule of the file before the shipped ones.
+    fn plan_rules(
+        &self,
+        name: &str,
+        rule: Option<String>,
+        scheme: Option<String>,
+        refine: Option<bool>,
+    ) -> Result<PlanRules, Fault> {
+        match (rule, scheme) {
+            (None, Some(line)) => {
+                spelled_scheme(name, &line).map(|s| PlanRules::Spelled(s, refine))
+            }
+            (None, None) if refine.is_none() => Ok(PlanRules::Every),
+            (Some(id), None) if refine.is_none() => Ok(match self.own.get(&id) {
+                Ok(own) => PlanRules::Own(Box::new(own.clone())),
+                Err(_) => PlanRules::Named(id),
+            }),
+            _ => Err(Fault::TwoRules {
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// A plan entry; lists of models, tp and formats are expanded like a sweep.
     fn add_plan(&mut self, raw: RawPlan) -> Result<(), Fault> {
         let (models, swept_models) = match raw.model {
             RawModel::Named(name) => (vec![PlanModel::Named(name)], false),
@@ -235,41 +266,66 @@ impl Builder {
             Some(OneOrMany::One(tp)) => (vec![tp], false),
             Some(OneOrMany::Many(tps)) => (tps, true),
         };
+        let (formats, swept_formats) = match raw.format {
+            None => (vec![None], false),
+            Some(OneOrMany::One(format)) => (vec![Some(format)], false),
+            Some(OneOrMany::Many(all)) => (all.into_iter().map(Some).collect(), true),
+        };
         let ep = raw.ep.unwrap_or(1);
+        let rules = self.plan_rules(&raw.name, raw.rule, raw.scheme, raw.refine)?;
         let expect = plan_expect(&raw.name, raw.expect)?;
-        for model in &models {
-            for &tp in &ranks {
-                if tp == 0 || ep == 0 || !tp.is_multiple_of(ep) {
-                    return Err(Fault::Value {
-                        name: raw.name,
-                        key: "tp, ep".to_owned(),
-                        value: format!("{tp}, {ep}"),
-                        wanted: "at least 1 each with ep a divisor of tp",
-                    });
-                }
-                let mut swept = Vec::new();
-                if let (PlanModel::Named(name), true) = (model, swept_models) {
-                    swept.push(format!("model={name}"));
-                }
-                if swept_ranks {
-                    swept.push(format!("tp={tp}"));
-                }
-                let name = self.claim(&raw.name, &swept.join(","))?;
-                self.suite.plans.push(PlanEntry {
-                    name,
-                    model: model.clone(),
-                    tp,
-                    ep,
-                    rule: raw.rule.clone(),
-                    layer: raw.layer.unwrap_or(LayerKind::Routed),
-                    expect: expect.clone(),
-                    why: raw.why.clone(),
-                    link: raw.link.clone(),
-                    line: self.line,
+        let combinations = models.iter().flat_map(|model| {
+            let formats = &formats;
+            let each = move |&tp| formats.iter().map(move |&format| (model, tp, format));
+            ranks.iter().flat_map(each)
+        });
+        for (model, tp, format) in combinations {
+            if tp == 0 || ep == 0 || !tp.is_multiple_of(ep) {
+                return Err(Fault::Value {
+                    name: raw.name,
+                    key: "tp, ep".to_owned(),
+                    value: format!("{tp}, {ep}"),
+                    wanted: "at least 1 each with ep a divisor of tp",
                 });
             }
+            let mut swept = Vec::new();
+            if let (PlanModel::Named(name), true) = (model, swept_models) {
+                swept.push(format!("model={name}"));
+            }
+            if swept_ranks {
+                swept.push(format!("tp={tp}"));
+            }
+            if let (Some(format), true) = (format, swept_formats) {
+                swept.push(format!("format={format}"));
+            }
+            let name = self.claim(&raw.name, &swept.join(","))?;
+            self.suite.plans.push(PlanEntry {
+                name,
+                model: model.clone(),
+                tp,
+                ep,
+                format,
+                rules: rules.clone(),
+                layer: raw.layer.unwrap_or(LayerKind::Routed),
+                expect: expect.clone(),
+                why: raw.why.clone(),
+                link: raw.link.clone(),
+                line: self.line,
+            });
         }
         Ok(())
+    }
+}
+
+fn spelled_scheme(name: &str, line: &str) -> Result<crate::case::PadSpec, Fault> {
+    match case(name, line)?.scheme {
+        Scheme::Spelled(spec) => Ok(spec),
+        Scheme::Rule(_) => Err(Fault::Value {
+            name: name.to_owned(),
+            key: "scheme".to_owned(),
+            value: format!("\"{line}\""),
+            wanted: "a padding scheme such as \"pad=i64,split=floor\"",
+        }),
     }
 }
 
@@ -333,6 +389,13 @@ fn plan_expect(name: &str, raw: RawPlanExpect) -> Result<PlanExpect, Fault> {
         codes: raw.codes.unwrap_or_default(),
         no_codes: raw.no_codes.unwrap_or_default(),
         rules: raw.rules,
+        overhead: raw.overhead,
+        shapes: raw.shapes,
+        logical: raw.logical,
+        bytes: raw.bytes,
+        blocks: raw.blocks,
+        aligned_tp: raw.aligned_tp,
+        says: raw.says,
     })
 }
 

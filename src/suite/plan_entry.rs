@@ -2,9 +2,12 @@
 //!
 //! It must not load models or plan. Layer 8.
 
+use crate::case::PadSpec;
 use crate::plan::Fit;
+use crate::rule::Rule;
 use crate::terms::{Activation, LayerKind, WeightFormat};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// One plan that is held to what the entry expects.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,8 +20,10 @@ pub struct PlanEntry {
     pub tp: u64,
     /// Expert-parallel groups.
     pub ep: u64,
-    /// Rule id or pattern; every rule if left out.
-    pub rule: Option<String>,
+    /// Format of every part instead of the model's own.
+    pub format: Option<WeightFormat>,
+    /// Which rules.
+    pub rules: PlanRules,
     /// Which layers are planned.
     pub layer: LayerKind,
     /// What every plan that matches must say.
@@ -29,6 +34,32 @@ pub struct PlanEntry {
     pub link: Option<String>,
     /// Line of the entry in the file, from 1.
     pub line: usize,
+}
+
+/// The rules of a plan entry.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlanRules {
+    /// Every shipped rule that takes the format.
+    Every,
+    /// The shipped rules of this id or pattern.
+    Named(String),
+    /// A rule of the suite file itself, written as in a rule file.
+    Own(Box<Rule>),
+    /// A scheme as a case line spells it, and whether scales may be repeated on a finer grid
+    /// (what the format allows if left out).
+    Spelled(PadSpec, Option<bool>),
+}
+
+impl PlanRules {
+    /// The id or pattern, for tables.
+    pub fn pattern(&self) -> &str {
+        match self {
+            PlanRules::Every => "*",
+            PlanRules::Named(pattern) => pattern,
+            PlanRules::Own(rule) => &rule.id,
+            PlanRules::Spelled(..) => "spelled",
+        }
+    }
 }
 
 /// Where a plan entry's model comes from.
@@ -91,4 +122,18 @@ pub struct PlanExpect {
     pub no_codes: Vec<String>,
     /// How many rules the pattern must match; at least one if left out.
     pub rules: Option<u64>,
+    /// Extra weight memory over all ranks, in percent with two decimals.
+    pub overhead: Option<f64>,
+    /// Shape of tensors on a rank, by name.
+    pub shapes: BTreeMap<String, Vec<u64>>,
+    /// Logical extent of tensors on the fullest rank, by name.
+    pub logical: BTreeMap<String, Vec<u64>>,
+    /// Bytes of tensors on a rank, by name.
+    pub bytes: BTreeMap<String, u64>,
+    /// The checkpoint's scale block in which each rank's channels begin.
+    pub blocks: Option<Vec<u64>>,
+    /// Numbers of ranks up to 64 that need no padding.
+    pub aligned_tp: Option<Vec<u64>>,
+    /// Texts, each of which a finding must contain.
+    pub says: Vec<String>,
 }

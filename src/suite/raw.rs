@@ -2,6 +2,8 @@
 //!
 //! It must not interpret values. Layer 8.
 
+use crate::rule::Rule;
+use crate::terms::{LayerKind, WeightFormat};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -20,6 +22,9 @@ pub(super) struct RawSuite {
     pub(super) sweep: Vec<Spanned<BTreeMap<String, toml::Value>>>,
     #[serde(default)]
     pub(super) plan: Vec<Spanned<RawPlan>>,
+    /// Rules that the suite's plans may name, as in a rule file.
+    #[serde(default)]
+    pub(super) rule: Vec<Rule>,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +59,10 @@ pub(super) struct RawPlan {
     pub(super) tp: Option<OneOrMany<u64>>,
     pub(super) ep: Option<u64>,
     pub(super) rule: Option<String>,
-    pub(super) layer: Option<crate::terms::LayerKind>,
+    pub(super) scheme: Option<String>,
+    pub(super) refine: Option<bool>,
+    pub(super) format: Option<OneOrMany<WeightFormat>>,
+    pub(super) layer: Option<LayerKind>,
     pub(super) why: Option<String>,
     pub(super) link: Option<String>,
     #[serde(default)]
@@ -94,4 +102,15 @@ pub(super) struct RawPlanExpect {
     pub(super) codes: Option<Vec<String>>,
     pub(super) no_codes: Option<Vec<String>>,
     pub(super) rules: Option<u64>,
+    pub(super) overhead: Option<f64>,
+    #[serde(default)]
+    pub(super) shapes: BTreeMap<String, Vec<u64>>,
+    #[serde(default)]
+    pub(super) logical: BTreeMap<String, Vec<u64>>,
+    #[serde(default)]
+    pub(super) bytes: BTreeMap<String, u64>,
+    pub(super) blocks: Option<Vec<u64>>,
+    pub(super) aligned_tp: Option<Vec<u64>>,
+    #[serde(default)]
+    pub(super) says: Vec<String>,
 }

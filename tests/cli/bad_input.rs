@@ -1,0 +1,156 @@
+//! Bad input ends with 2 and one clear sentence.
+
+use crate::{Folder, ends, qwen, refused, text};
+use serde_json::json;
+
+#[test]
+fn no_arguments_print_short_help_and_end_with_2() {
+    let out = ends(&[], 2);
+    assert!(text(&out.stderr).contains("Usage: padproof"));
+    ends(&["--help"], 0);
+    ends(&["--version"], 0);
+}
+
+#[test]
+fn bad_configs_are_one_sentence_with_file_key_and_value() {
+    let folder = Folder::new();
+    let cases = [
+        (
+            json!({ "moe_intermediate_size": "768" }),
+            "moe_intermediate_size",
+        ),
+        (
+            json!({ "moe_intermediate_size": 0 }),
+            "moe_intermediate_size",
+        ),
+        (json!({ "hidden_size": -1 }), "hidden_size"),
+        (
+            json!({ "moe_intermediate_size": 1u64 << 63 }),
+            "9223372036854775808",
+        ),
+        (json!({ "num_experts_per_tok": 129 }), "129"),
+        (json!({ "num_experts": 0 }), "num_experts"),
+        (json!({ "hidden_act": "banana" }), "banana"),
+        (json!({ "num_experts": [128] }), "num_experts"),
+        (
+            json!({ "moe_intermediate_size": null }),
+            "moe_intermediate_size",
+        ),
+        (json!({ "hidden_size": 2048.5 }), "2048.5"),
+    ];
+    for (changes, word) in cases {
+        let file = folder.file("config.json", qwen(&changes));
+        refused(&["plan", &file, "--tp", "8"], &["config.json", word]);
+    }
+    let dense = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008}"#;
+    let file = folder.file("config.json", dense);
+    refused(&["plan", &file, "--tp", "8"], &["Mixture-of-Experts"]);
+}
+
+#[test]
+fn bad_files_are_one_sentence() {
+    let folder = Folder::new();
+    let whole = qwen(&json!({}));
+    let cut = folder.file("cut.json", &whole[..whole.len() - 40]);
+    refused(&["plan", &cut, "--tp", "8"], &["cut.json", "JSON"]);
+    let bytes = folder.file("bytes.json", b"\xff\xfe\x00");
+    refused(&["plan", &bytes, "--tp", "8"], &["bytes.json", "UTF-8"]);
+    let deep = folder.file("deep.json", "[".repeat(200_000));
+    refused(&["plan", &deep, "--tp", "8"], &["deep.json"]);
+    let empty = folder.path("");
+    refused(
+        &["plan", empty.to_str().unwrap(), "--tp", "8"],
+        &["no config.json"],
+    );
+    let missing = folder.path("nope.json");
+    refused(
+        &["plan", missing.to_str().unwrap(), "--tp", "8"],
+        &["nope.json"],
+    );
+    refused(
+        &["plan", "gpt-oss-20", "--tp", "8"],
+        &["did you mean `gpt-oss-20b`?"],
+    );
+    let rules = folder.file("rules.toml", "[[rule]]\nid = \"a\"\nno-such-key = 1\n");
+    let args = ["plan", "gpt-oss-20b", "--rules", &rules];
+    refused(&args, &["rules.toml", "no-such-key"]);
+    let suite = folder.file(
+        "suite.toml",
+        "[suite]\nname = \"s\"\n[[case]]\nname = \"a\"\nline = \"i=0\"\n",
+    );
+    refused(&["run", &suite], &["suite.toml", "i=0"]);
+    let lines = folder.file("lines.txt", "# comment\n\ni=33\nzz=1\n");
+    refused(&["replay", &lines], &["lines.txt:4", "zz"]);
+}
+
+#[test]
+fn bad_numbers_and_names_are_one_sentence() {
+    let plan = |more: &[&str], words: &[&str]| {
+        let args: Vec<&str> = ["plan", "gpt-oss-20b"]
+            .iter()
+            .chain(more)
+            .copied()
+            .collect();
+        refused(&args, words);
+    };
+    for bad in ["0", "-1", "x", "18446744073709551616", "99999999"] {
+        plan(&["--tp", bad], &[bad]);
+    }
+    plan(&["--tp", "8", "--ep", "0"], &["--ep"]);
+    plan(&["--tp", "8", "--ep", "3"], &["3"]);
+    plan(&["--rule", "no.such.rule"], &["no.such.rule"]);
+    plan(
+        &["--rule", "sglang.aiter.mxfp"],
+        &["did you mean `sglang.aiter.mxfp4`?"],
+    );
+    plan(&["--backend", "aitre"], &["did you mean `aiter`?"]);
+    plan(&["--layer", "sharded"], &["shared"]);
+    plan(&["--format", "yaml"], &["human, json, markdown"]);
+    refused(&["run", "smok"], &["did you mean `smoke`?"]);
+    refused(
+        &["run", "-p", "pad-identty"],
+        &["did you mean `pad-identity`?"],
+    );
+    refused(&["run", "-s", "gpu"], &["cpu"]);
+    refused(&["run", "--seed", "xyz"], &["xyz", "hexadecimal"]);
+    refused(&["run", "--time", "3"], &["30s"]);
+    refused(&["run", "--export", "yaml=x"], &["jsonl"]);
+    refused(&["list", "modles"], &["models"]);
+    refused(
+        &["show", "sglang.aiter.mxfp"],
+        &["did you mean `sglang.aiter.mxfp4`?"],
+    );
+}
+
+#[test]
+fn bad_case_lines_are_one_sentence() {
+    let lines = [
+        "i=0",
+        "e=4,k=5",
+        "i=99999999999999999999",
+        "t=1,t=2",
+        "zz=1",
+        "act=banana",
+        "w=fp3",
+        "",
+        "i=18446744073709551615,h=18446744073709551615",
+    ];
+    for line in lines {
+        refused(&["check", "pad-identity", line], &["case: "]);
+        refused(&["shrink", "pad-identity", line], &["case: "]);
+    }
+    refused(
+        &["check", "pad-identty", "i=3"],
+        &["did you mean `pad-identity`?"],
+    );
+}
+
+#[test]
+fn huge_cases_are_answered_not_allocated() {
+    ends(&["check", "pad-identity", "i=16777216,h=16777216"], 4);
+    let out = ends(
+        &["check", "pad-identity", "i=1099511627776,h=1099511627776"],
+        2,
+    );
+    assert!(text(&out.stdout).contains("does not fit 64 bits"));
+}

@@ -1,0 +1,96 @@
+//! The command as a user meets it: arguments, exit codes, pipes, no terminal.
+
+#![cfg(feature = "cli")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod bad_input;
+mod plans;
+mod runs;
+
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_padproof"));
+    for (name, _) in std::env::vars_os() {
+        let own = name.to_str().is_some_and(|n| n.starts_with("PADPROOF_"));
+        if own || name == "CI" || name == "CARGO_TERM_COLOR" || name == "SGLANG_MOE_PADDING" {
+            command.env_remove(name);
+        }
+    }
+    command.args(args).env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn padproof(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[track_caller]
+pub(crate) fn ends(args: &[&str], code: i32) -> Output {
+    let out = padproof(args);
+    assert_eq!(
+        out.status.code(),
+        Some(code),
+        "{args:?}: {} {}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+    out
+}
+
+/// Exit 2, one line on standard error with these words, nothing on standard output.
+#[track_caller]
+pub(crate) fn refused(args: &[&str], words: &[&str]) {
+    let out = ends(args, 2);
+    let complaint = text(&out.stderr);
+    assert!(out.stdout.is_empty(), "{args:?}: partial output");
+    assert!(complaint.starts_with("error: "), "{args:?}: {complaint}");
+    assert!(
+        complaint.lines().count() == 1 && complaint.len() < 1500,
+        "{args:?}: {complaint}"
+    );
+    assert!(!complaint.contains("panicked"), "{complaint}");
+    for word in words {
+        assert!(
+            complaint.contains(word),
+            "{args:?}: `{complaint}` lacks `{word}`"
+        );
+    }
+}
+
+/// A folder of its own per test, removed at its end.
+pub(crate) struct Folder(pub(crate) tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+pub(crate) fn qwen(changes: &Value) -> String {
+    let mut all = json!({
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
+        "hidden_size": 2048, "moe_intermediate_size": 768, "intermediate_size": 3072,
+        "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 2, "norm_topk_prob": true,
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        all[key] = value.clone();
+    }
+    all.to_string()
+}

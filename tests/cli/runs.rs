@@ -1,0 +1,275 @@
+//! Runs: exit codes, exports, pipes, interrupts, threads.
+
+use crate::{Folder, command, ends, padproof, refused, text};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_closed_pipe_ends_with_0() {
+    for args in [
+        &["list", "cases", "boundary"] as &[&str],
+        &["run", "smoke", "--format", "jsonl", "--progress", "none"],
+        &["plan", "gpt-oss-20b", "--tp", "64", "--format", "json"],
+    ] {
+        let mut child = command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{args:?}: {}",
+            text(&out.stderr)
+        );
+        assert!(out.stderr.is_empty(), "{args:?}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn without_a_terminal_nothing_is_coloured_or_drawn() {
+    let mut run = command(&["run", "smoke/orders", "-p", "plan-units"]);
+    let out = run.env_remove("NO_COLOR").output().unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    assert!(!out.stdout.contains(&0x1b) && out.stderr.is_empty());
+    let out = ends(
+        &[
+            "run",
+            "smoke/orders",
+            "-p",
+            "plan-units",
+            "--color",
+            "always",
+        ],
+        0,
+    );
+    assert!(out.stdout.contains(&0x1b));
+}
+
+/// The report without its times.
+fn report(args: &[&str]) -> Value {
+    let out = padproof(args);
+    let mut json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    json["time"].take();
+    for group in json["properties"].as_array_mut().unwrap() {
+        group["time"].take();
+    }
+    json
+}
+
+#[test]
+fn runs_say_the_same_on_any_number_of_threads() {
+    let run = |jobs: &str| {
+        report(&[
+            "run",
+            "smoke/fills",
+            "smoke/splits",
+            "-n",
+            "70",
+            "--format",
+            "json",
+            "-j",
+            jobs,
+        ])
+    };
+    let one = run("1");
+    assert!(one["counts"]["passed"].as_u64().unwrap() > 500);
+    assert_eq!(one, run("3"));
+}
+
+#[test]
+fn filters_choose_and_an_empty_choice_is_not_a_pass() {
+    let json = report(&[
+        "run",
+        "smoke",
+        "-f",
+        "w=nvfp4,store=128x4",
+        "-p",
+        "pad-is-inert",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(json["coverage"]["cases"], 2);
+    ends(&["run", "smoke", "-f", "w=nothing"], 4);
+    ends(
+        &["run", "smoke", "-f", "w=nothing", "--no-cases", "warn"],
+        0,
+    );
+    let all = ["plan-minimal", "plan-units"];
+    let json = report(&[
+        "run",
+        "smoke/orders",
+        "-p",
+        &all.join(","),
+        "--format",
+        "json",
+    ]);
+    assert_eq!(json["properties"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_stale_expected_failure_turns_red() {
+    let folder = Folder::new();
+    let suite = "[suite]\nname = \"s\"\nproperties = [\"plan-units\"]\n[[case]]\nname = \"a\"\nline = \"i=33,w=mxfp4,pad=i32\"\nexpect = \"fail\"\nwhy = \"it failed once\"\n";
+    let file = folder.file("s.toml", suite);
+    let out = ends(&["run", &file], 1);
+    assert!(text(&out.stdout).contains("stale"), "{}", text(&out.stdout));
+}
+
+#[test]
+fn coverage_below_a_suites_minimum_ends_with_3() {
+    let folder = Folder::new();
+    let suite = "[suite]\nname = \"s\"\nproperties = [\"plan-units\"]\n[suite.coverage]\npadded = 0.5\n[[case]]\nname = \"a\"\nline = \"i=64\"\n";
+    let file = folder.file("s.toml", suite);
+    let out = ends(&["run", &file], 3);
+    assert!(text(&out.stdout).contains("padded 0% of cases, at least 50% wanted"));
+}
+
+#[test]
+fn plan_entries_are_held_and_named_by_their_reproducer() {
+    let folder = Folder::new();
+    let entry = |width: u64| {
+        format!(
+            "[suite]\nname = \"s\"\n[[plan]]\nname = \"p\"\nmodel = \"NemotronH-default\"\ntp = 8\nrule = \"sglang.flashinfer_trtllm.bf16\"\nexpect = {{ width = {width} }}\n"
+        )
+    };
+    ends(&["run", &folder.file("right.toml", entry(961))], 0);
+    let out = ends(&["run", &folder.file("wrong.toml", entry(960))], 1);
+    assert!(
+        text(&out.stdout).contains("wanted 960, got 961"),
+        "{}",
+        text(&out.stdout)
+    );
+}
+
+#[test]
+fn exports_are_whole_files_beside_standard_output() {
+    let folder = Folder::new();
+    let (json, junit) = (folder.path("r.json"), folder.path("r.xml"));
+    let exports = [
+        format!("json={}", json.display()),
+        format!("junit={}", junit.display()),
+    ];
+    ends(
+        &[
+            "run",
+            "smoke/orders",
+            "-p",
+            "plan-units",
+            "--export",
+            &exports[0],
+            "--export",
+            &exports[1],
+        ],
+        0,
+    );
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(report["schema"], 1);
+    assert!(
+        std::fs::read_to_string(&junit)
+            .unwrap()
+            .starts_with("<?xml")
+    );
+    let left = std::fs::read_dir(Path::new(folder.0.path()))
+        .unwrap()
+        .count();
+    assert_eq!(left, 2);
+    let nowhere = folder.path("no/such/r.json");
+    refused(
+        &[
+            "run",
+            "smoke/orders",
+            "-p",
+            "plan-units",
+            "--export",
+            &format!("json={}", nowhere.display()),
+        ],
+        &["r.json"],
+    );
+}
+
+#[test]
+fn case_lines_come_from_files_and_from_a_pipe() {
+    let folder = Folder::new();
+    let file = folder.file("lines.txt", "# two\ni=33,pad=i32\n\ni=65,pad=i64\n");
+    for args in [&["replay", &file] as &[&str], &["run", &file]] {
+        let mut args = args.to_vec();
+        args.extend(["--format", "json", "-p", "plan-units"]);
+        assert_eq!(report(&args)["coverage"]["cases"], 2);
+    }
+    let mut child = command(&["run", "-", "-p", "plan-units"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"i=33\n").unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn unknown_variables_are_reported_and_known_ones_are_read() {
+    let mut run = command(&["run", "smoke/orders", "-p", "plan-units"]);
+    let out = run
+        .env("PADPROOF_SEDE", "1")
+        .env("PADPROOF_SEED", "abc")
+        .output()
+        .unwrap();
+    assert!(out.status.success());
+    assert!(text(&out.stderr).contains("PADPROOF_SEDE is ignored (did you mean PADPROOF_SEED?)"));
+    assert!(text(&out.stdout).contains("seed abc"));
+    let mut run = command(&["run", "smoke/orders"]);
+    assert_eq!(
+        run.env("PADPROOF_CASES", "many")
+            .output()
+            .unwrap()
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn passing_checks_do_not_shrink() {
+    let out = ends(&["shrink", "plan-units", "i=33,pad=i32"], 1);
+    assert!(text(&out.stdout).contains("does not fail"));
+    ends(&["check", "plan-units", "i=33,pad=i32"], 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupt_leaves_a_whole_report_and_ends_with_130() {
+    let args = [
+        "run",
+        "-n",
+        "max",
+        "--time",
+        "1h",
+        "--format",
+        "jsonl",
+        "--progress",
+        "none",
+    ];
+    let mut child = command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    // The first line is written when the run has begun and listens.
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut out, &mut first).unwrap();
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "run-finished");
+    assert_eq!(last["ended"], "interrupted");
+}

@@ -1,0 +1,322 @@
+//! Goal: every public report of facts/reports.md is held to its right answer, or says why not yet.
+//! Method: a table of all reports; those with plans and cases are in tests/suites/reports.toml,
+//! the integer facts that no plan expresses are below, faults are planted as mutants.
+
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+
+use padproof::num::{Dtype, E8m0Nan, Encode, NibbleOrder, pack_nibbles, unpack_nibbles};
+use padproof::plan::{Role, plan};
+use padproof::property::{Trial, Verdict, find};
+use padproof::run::hold;
+use padproof::subject::Cpu;
+use padproof::suite::{Expect, Suite, builtin, parse};
+use padproof::{case::Case, layout, mutant};
+use std::collections::BTreeSet;
+
+/// How a report is held.
+enum Held {
+    /// By entries of tests/suites/reports.toml.
+    Suite,
+    /// By entries, and this mutant is caught on the entry's cases.
+    Mutant(&'static str),
+    /// By entries, but a part needs what the numbered issue brings.
+    Part(u32, &'static str),
+    /// By the test of this name in this file.
+    Test(&'static str),
+    /// Not yet: needs what the numbered issue brings.
+    Needs(u32, &'static str),
+}
+
+use Held::{Mutant, Needs, Part, Suite as Entries, Test};
+
+const TABLE: &[(&str, Held)] = &[
+    ("B01", Entries),
+    ("B02", Entries),
+    ("B04", Entries),
+    ("B06", Entries),
+    ("B08", Entries),
+    ("B10", Entries),
+    ("B12", Entries),
+    ("B14", Entries),
+    ("B16", Mutant("prepad-as-floor")),
+    ("B18", Entries),
+    ("B20", Part(3, "attention heads in the advice of ranks")),
+    ("B22", Part(3, "the same rule in two versions")),
+    ("B24", Entries),
+    ("B26", Entries),
+    ("B28", Entries),
+    ("B30", Part(3, "a kernel's valid size as a rule")),
+    ("B32", Part(3, "hidden sizes taken from a list")),
+    ("B34", Part(3, "K-quant formats")),
+    ("B36", Entries),
+    ("B38", Entries),
+    ("B41", Mutant("halves-swapped")),
+    ("B43", Mutant("interleave-mixed-up")),
+    ("B45", Test("a_fused_tensor_is_cut_by_halves")),
+    ("B47", Test("the_first_element_is_in_the_low_nibble")),
+    ("B49", Needs(3, "formats with zero points (AWQ)")),
+    ("B51", Mutant("scales-not-swizzled")),
+    ("B53", Mutant("last-scale-group-lost")),
+    ("B55", Mutant("sliced-wrong")),
+    ("B57", Test("equal_shares_take_wrong_scales_by_quarters")),
+    ("B60", Test("a_padded_stride_leaves_ranks_empty")),
+    ("B62", Entries),
+    ("B64", Mutant("ranks-all-first")),
+    ("B66", Mutant("scale-columns-shifted")),
+    ("B68", Mutant("halves-not-swapped-on-reload")),
+    ("B71", Mutant("tails-kept-on-reload")),
+    ("B73", Mutant("scale-pad-nan")),
+    ("B75", Mutant("pad-row-reduced")),
+    ("B77", Mutant("rank-offset")),
+    ("B79", Mutant("w2-tail-dirty")),
+    ("B81", Mutant("hidden-decides-order")),
+    ("B83", Test("a_bias_of_125_quarters_every_value")),
+    ("B85", Test("negative_extremes_keep_their_sign")),
+    ("B87", Mutant("stray-write")),
+    ("B89", Needs(6, "a sorted-token table of a kernel")),
+    (
+        "B91",
+        Needs(6, "expert ids of -1, which kernels mark pad rows with"),
+    ),
+    ("B93", Test("expert_windows_stay_inside_the_table")),
+    ("B94", Part(5, "a subject that is told the valid width")),
+    ("B96", Entries),
+    ("B98", Part(3, "limits on the number of tokens")),
+];
+
+fn reports() -> Suite {
+    let text = builtin("reports").expect("shipped");
+    parse(text, "reports.toml").unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn link(id: &str) -> Option<String> {
+    Some(format!("facts/reports.md {id}"))
+}
+
+fn parsed(line: &str) -> Case {
+    line.parse().unwrap_or_else(|e| panic!("{line}: {e}"))
+}
+
+#[test]
+fn the_table_has_every_report_and_says_where_it_is_held() {
+    let ids: Vec<&str> = TABLE.iter().map(|(id, _)| *id).collect();
+    assert!(ids.is_sorted(), "in order, none twice");
+    match std::fs::read_to_string("../shared/facts/reports.md") {
+        Err(e) => println!("skipped the comparison with facts/reports.md: {e}"),
+        Ok(text) => {
+            let id = |line: &str| Some(line.strip_prefix("| B")?.split(' ').next()?.to_owned());
+            let told: BTreeSet<String> = text.lines().filter_map(id).collect();
+            let listed = ids.iter().map(|id| id[1..].to_owned()).collect();
+            assert_eq!(told, listed);
+        }
+    }
+    let (suite, source) = (reports(), include_str!("reports.rs"));
+    let links: BTreeSet<_> = suite.plans.iter().map(|p| p.link.clone()).collect();
+    let links: BTreeSet<_> = links
+        .into_iter()
+        .chain(suite.cases.iter().map(|c| c.link.clone()))
+        .collect();
+    for (id, held) in TABLE {
+        let entries = links.contains(&link(id));
+        match held {
+            Entries | Mutant(_) => assert!(entries, "{id} has no entry"),
+            Part(issue, why) => assert!(entries && *issue > 2 && !why.is_empty(), "{id}"),
+            Test(name) => assert!(source.contains(&format!("fn {name}()")), "{id}: no {name}"),
+            Needs(issue, why) => assert!(!entries && *issue > 2 && !why.is_empty(), "{id}"),
+        }
+    }
+    for known in links {
+        let known = known.expect("every entry has a link");
+        assert!(
+            ids.iter().any(|id| link(id).as_ref() == Some(&known)),
+            "{known}"
+        );
+    }
+}
+
+#[test]
+fn every_plan_of_the_shipped_suites_is_as_expected() {
+    for name in ["models", "reports"] {
+        let text = builtin(name).expect("shipped");
+        let suite = parse(text, name).unwrap_or_else(|e| panic!("{e}"));
+        assert!(suite.plans.len() > 80, "{name}: {}", suite.plans.len());
+        let faults: Vec<String> = suite
+            .plans
+            .iter()
+            .filter_map(|entry| match hold(entry) {
+                Verdict::Pass => None,
+                Verdict::Fail(finding) => Some(format!("{}: {:#?}", entry.name, finding.first)),
+                other => Some(format!("{}: {other:?}", entry.name)),
+            })
+            .collect();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+}
+
+#[test]
+fn every_reported_case_passes_and_proves_something() {
+    let mut cpu = Cpu::default();
+    let mut faults = Vec::new();
+    for entry in reports().cases {
+        assert_eq!(entry.expect, Expect::Pass);
+        assert!(!entry.properties.is_empty(), "{} names none", entry.name);
+        let mut passed = 0;
+        for name in &entry.properties {
+            let property = find(name).unwrap_or_else(|| panic!("{}: {name}", entry.name));
+            match (property.check)(&entry.case, &mut Trial::new(&mut cpu)) {
+                Verdict::Pass => passed += 1,
+                Verdict::Vacuous(_) => {}
+                other => faults.push(format!("{} {name}: {other:?}", entry.name)),
+            }
+        }
+        if passed == 0 {
+            faults.push(format!("{} proves nothing", entry.name));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_reported_faults_are_caught_on_the_reported_cases() {
+    let suite = reports();
+    let mut cpu = Cpu::default();
+    let mut faults = Vec::new();
+    for (id, held) in TABLE {
+        let Mutant(name) = held else { continue };
+        let found = mutant::ALL.iter().find(|m| m.name == *name);
+        let planted = found.unwrap_or_else(|| panic!("{id}: no mutant {name}"));
+        let cases = suite.cases.iter().filter(|c| c.link == link(id));
+        let mut seen = Vec::new();
+        let caught = cases
+            .flat_map(|c| c.properties.iter().map(move |p| (c, p)))
+            .any(|(c, p)| {
+                let property = find(p).expect("checked above");
+                let mut trial = Trial::mutated(&mut cpu, planted);
+                let verdict = (property.check)(&c.case, &mut trial);
+                seen.push(format!(
+                    "{} {p}, planted {}: {verdict:?}",
+                    c.name, trial.planted
+                ));
+                matches!(verdict, Verdict::Fail(_))
+            });
+        if !caught {
+            faults.push(format!("{id}: {name} is not caught\n{}", seen.join("\n")));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// B45: F = 8 on two ranks, 16 fused rows.
+#[test]
+fn a_fused_tensor_is_cut_by_halves() {
+    let made = plan(&parsed("h=32,i=8,tp=2,w=f32,split=floor")).expect("planned");
+    for rank in 0..2 {
+        let map = layout::map(&made, Role::W13, rank).expect("mapped");
+        let rows: Vec<usize> = (0..8)
+            .map(|row| map.logical(0, row, 0).expect("no padding").1)
+            .collect();
+        let r = 4 * rank;
+        assert_eq!(rows, [r, r + 1, r + 2, r + 3, r + 8, r + 9, r + 10, r + 11]);
+    }
+}
+
+/// B47: +1.0 is code 2, -0.5 is code 9.
+#[test]
+fn the_first_element_is_in_the_low_nibble() {
+    let codes = [1.0, -0.5].map(|v| Dtype::E2m1.encode(v, Encode::default()) as u8);
+    assert_eq!(codes, [2, 9]);
+    assert_eq!(pack_nibbles(&codes, NibbleOrder::LowFirst), [0x92]);
+    assert_eq!(pack_nibbles(&codes, NibbleOrder::HighFirst), [0x29]);
+    // An odd row ends in a zero high nibble, and padding it moves nothing.
+    assert_eq!(
+        pack_nibbles(&[2, 9, 7], NibbleOrder::LowFirst),
+        [0x92, 0x07]
+    );
+    let padded = pack_nibbles(&[2, 9, 7, 0, 0, 0], NibbleOrder::LowFirst);
+    assert_eq!(padded, [0x92, 0x07, 0]);
+    assert_eq!(
+        unpack_nibbles(&padded, NibbleOrder::LowFirst)[..3],
+        [2, 9, 7]
+    );
+}
+
+/// B57: shares of 360 whose scales are cut at whole blocks are 0, 25, 50, 75 % wrong.
+#[test]
+fn equal_shares_take_wrong_scales_by_quarters() {
+    let line = "h=32,i=2880,tp=8,w=mxfp4,split=floor";
+    let made = plan(&parsed(line)).expect("planned");
+    assert!(made.violations.iter().any(|v| v.code == "PP103"));
+    let percent: Vec<u64> = made.ranks.iter().map(|r| r.start % 32 * 100 / 32).collect();
+    assert_eq!(percent, [0, 25, 50, 75, 0, 25, 50, 75]);
+    let blocks = plan(&parsed("h=32,i=2880,tp=8,w=mxfp4,split=ceil-block")).expect("planned");
+    assert!(blocks.ranks.iter().all(|r| r.start % 32 == 0));
+    assert_eq!(blocks.ranks[7].len, 192);
+}
+
+/// B60: offsets taken from the padded buffer. Ranks hold [0, 1536) once each, or rank 6 is empty.
+#[test]
+fn a_padded_stride_leaves_ranks_empty() {
+    for (tp, padded, first_empty) in [(8, 256, 6), (4, 512, 3)] {
+        let right = plan(&parsed(&format!(
+            "i=1536,tp={tp},w=mxfp4,pad=i256,split=rank-chunk"
+        )));
+        let right = right.expect("planned");
+        assert_eq!(right.width_padded, padded);
+        let mut next = 0;
+        for rank in &right.ranks {
+            assert_eq!((rank.start, rank.len), (next, 1536 / tp));
+            next += rank.len;
+        }
+        assert_eq!(next, 1536);
+        let stride = plan(&parsed(&format!(
+            "i=1536,tp={tp},w=mxfp4,pad=i256,split=stride"
+        )));
+        let empty = stride
+            .expect("planned")
+            .ranks
+            .iter()
+            .position(|r| r.len == 0);
+        assert_eq!(empty, Some(first_empty));
+    }
+}
+
+/// B83: a scale 2^e stored as 125 + e reads as a quarter; bytes 0 and 255 are the ends.
+#[test]
+fn a_bias_of_125_quarters_every_value() {
+    for e in -100..=100_i32 {
+        let value = Dtype::E8m0.decode((125 + e) as u32);
+        assert_eq!(value * 4.0, 2f32.powi(e));
+    }
+    assert_eq!(f64::from(Dtype::E8m0.decode(0)), 2f64.powi(-127));
+    assert!(Dtype::E8m0.decode_with(255, E8m0Nan::Nan).is_nan());
+}
+
+/// B85: -8 has no positive twin in INT4, nor -128 in INT8: a lost sign cannot hide.
+#[test]
+fn negative_extremes_keep_their_sign() {
+    for (dtype, extreme) in [
+        (Dtype::Int4, -8.0),
+        (Dtype::Int8, -128.0),
+        (Dtype::E2m1, -6.0),
+    ] {
+        let code = dtype.encode(f64::from(extreme), Encode::default());
+        assert_eq!(dtype.decode(code), extreme, "{}", dtype.name());
+    }
+    // A negative scale times a negative code is positive; its absolute value is not.
+    let (scale, code) = (-0.5_f32, Dtype::Int4.decode(0));
+    assert_eq!((scale * code, scale.abs() * code), (4.0, -4.0));
+}
+
+/// B93: 128 experts in windows of 32 begin at 0, 32, 64, 96; 112 + 32 would leave the table.
+#[test]
+fn expert_windows_stay_inside_the_table() {
+    let made = plan(&parsed("e=128,k=8,h=32,i=32,tp=4,ep=4")).expect("planned");
+    let windows: Vec<_> = made
+        .ranks
+        .iter()
+        .map(|r| (r.expert_start, r.expert_len))
+        .collect();
+    assert_eq!(windows, [(0, 32), (32, 32), (64, 32), (96, 32)]);
+    let uneven = plan(&parsed("e=128,k=8,h=32,i=32,tp=3,ep=3"));
+    assert!(uneven.is_ok_and(|p| p.violations.iter().any(|v| v.code == "PP106")));
+}

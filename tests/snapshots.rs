@@ -1,0 +1,132 @@
+//! Goal: what each shipped model becomes under each rule can be read, and any change of it is seen.
+//! Method: one table per model, a line per rule and number of ranks, in `snapshots/`.
+
+use padproof::model::{Model, builtin};
+use padproof::plan::{LayerSpec, Parallel, Plan, layers, plan_layer};
+use padproof::rule::{Rule, Rules, Status};
+use std::fmt::Write as _;
+
+/// The usual numbers of ranks.
+const TPS: [u64; 5] = [1, 2, 4, 8, 16];
+
+fn shape(plan: &Plan, name: &str) -> String {
+    match plan.tensors.iter().find(|t| t.name == name) {
+        None => "-".to_owned(),
+        Some(t) => t
+            .shape
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join("x"),
+    }
+}
+
+/// Ranks' real lengths with repeats counted: `256*6 0*2`.
+fn lengths(plan: &Plan) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for rank in &plan.ranks {
+        match runs.last_mut() {
+            Some((len, times)) if *len == rank.len => *times += 1,
+            _ => runs.push((rank.len, 1)),
+        }
+    }
+    let run = |(len, times): &(u64, u64)| format!("{len}*{times}");
+    runs.iter().map(run).collect::<Vec<_>>().join(" ")
+}
+
+fn codes(plan: &Plan) -> String {
+    let mut codes: Vec<&str> = plan.violations.iter().map(|v| v.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    if codes.is_empty() {
+        "-".to_owned()
+    } else {
+        codes.join(" ")
+    }
+}
+
+fn row(rule: &Rule, part: &LayerSpec, tp: u64) -> Vec<String> {
+    let plan = plan_layer(part, Parallel { tp, ep: 1 }, rule, &[])
+        .unwrap_or_else(|e| panic!("{} tp={tp}: {e}", rule.id));
+    let id = match rule.status {
+        Status::Current => rule.id.clone(),
+        Status::Historical => format!("({})", rule.id),
+    };
+    let overhead = plan.overhead_millionths as f64 / 10_000.0;
+    vec![
+        id,
+        part.kind.to_string(),
+        part.weight.to_string(),
+        tp.to_string(),
+        plan.fit.name().to_owned(),
+        format!("{}->{}", plan.width, plan.width_padded),
+        lengths(&plan),
+        format!("{overhead:.2}%"),
+        shape(&plan, "w13"),
+        shape(&plan, "w2"),
+        shape(&plan, "w13_scale"),
+        shape(&plan, "w2_scale"),
+        codes(&plan),
+    ]
+}
+
+fn table(model: &Model) -> String {
+    const HEAD: [&str; 13] = [
+        "rule",
+        "layer",
+        "format",
+        "tp",
+        "verdict",
+        "width",
+        "real per rank",
+        "extra",
+        "w13",
+        "w2",
+        "w13 scale",
+        "w2 scale",
+        "codes",
+    ];
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    for rule in Rules::builtin().iter() {
+        for mut part in layers(model, 1) {
+            if !rule.layers.contains(&part.kind) {
+                continue;
+            }
+            // The model's own format where the rule takes it, else the rule's first.
+            if !rule.formats.contains(&part.weight) {
+                part.weight = rule.formats[0];
+            }
+            rows.extend(TPS.map(|tp| row(rule, &part, tp)));
+        }
+    }
+    let wide = |n: usize| rows.iter().map(|r| r[n].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEAD.len()).map(wide).collect();
+    let mut text = format!(
+        "{}: {} x {}, {} experts, {} of them per token, {}; historical rules in brackets\n",
+        model.name, model.hidden, model.intermediate, model.experts, model.top_k, model.activation
+    );
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            write!(line, "{cell:<width$}  ").expect("a string takes all");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn every_shipped_model_has_its_tables() {
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    for model in builtin() {
+        let text = table(model);
+        let lines = text.lines().count();
+        assert!((50..400).contains(&lines), "{}: {lines} lines", model.name);
+        let name = format!("plan-tables@{}", model.name);
+        settings.bind(|| insta::assert_snapshot!(name, text));
+    }
+}
