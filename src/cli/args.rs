@@ -2,7 +2,7 @@
 //!
 //! It must not act on them. Layer 11.
 
-use crate::terms::LayerKind;
+use crate::terms::{LayerKind, WeightFormat};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -73,6 +73,9 @@ pub(super) struct PlanArgs {
     /// A rule file to load beside the shipped ones
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
+    /// Plan as if the routed experts were stored in this format (see `padproof list formats`)
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) weights: Option<WeightFormat>,
     /// Only this part of the model: routed, shared or dense
     #[arg(long, value_name = "PART")]
     pub(super) layer: Option<LayerKind>,

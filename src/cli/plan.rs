@@ -28,7 +28,15 @@ pub(super) fn plan(
         }
         None => Rules::builtin(),
     };
-    let model = model::load(&args.model)?;
+    let mut model = model::load(&args.model)?;
+    if let Some(format) = args.weights {
+        let stored = model.quant.format;
+        model.quant.format = format;
+        model.notes.push(format!(
+            "planned as if the routed experts were {format}, not {stored}"
+        ));
+    }
+    let model = model;
     let query = Query {
         parallel: Parallel {
             tp: args.tp,

@@ -27,9 +27,11 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// Millionths as a percentage with one decimal.
+/// Millionths as a percentage with two decimals.
 pub(super) fn percent(millionths: u64) -> String {
-    format!("{}.{}%", millionths / 10_000, millionths / 1_000 % 10)
+    // Rounded half up: 15/961 is 1.56 %.
+    let hundredths = millionths.saturating_add(50) / 100;
+    format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
 /// Seconds with one decimal.
@@ -48,6 +50,6 @@ mod tests {
         assert_eq!(plural(4096, "case"), "4 096 cases");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_234_567), "1 234 567");
-        assert_eq!(percent(15_609), "1.5%");
+        assert_eq!(percent(15_609), "1.56%");
     }
 }
