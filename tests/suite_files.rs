@@ -1,7 +1,7 @@
 //! Suite files are read strictly: what is written is what runs, or an error names the place.
 
 use padproof::plan::Fit;
-use padproof::suite::{BUILTIN, Expect, PlanModel, Suite, builtin, parse};
+use padproof::suite::{BUILTIN, Expect, PlanModel, PlanRules, Suite, builtin, parse};
 
 fn suite(text: &str) -> Suite {
     parse(text, "s.toml").unwrap_or_else(|error| panic!("{error}"))
@@ -121,6 +121,54 @@ codes = ["PP101"]
 }
 
 #[test]
+fn a_plan_names_shipped_rules_its_own_or_a_scheme() {
+    let suite = suite(
+        r#"[suite]
+name = "s"
+[[rule]]
+id = "mine.kernel.bf16"
+stack = "mine"
+version = "1"
+backend = "kernel"
+formats = ["bf16"]
+source = "here"
+grade = "issue"
+timing = "never"
+split = "floor"
+order = "gate-up"
+[[plan]]
+name = "own"
+model = "m"
+rule = "mine.kernel.bf16"
+[[plan]]
+name = "shipped"
+model = "m"
+rule = "sglang.*"
+format = ["bf16", "fp8"]
+[[plan]]
+name = "spelled"
+model = "m"
+scheme = "pad=i64,split=floor"
+refine = false
+expect = { overhead = 1.56, shapes = { w13 = [1, 2, 3] }, aligned_tp = [1], says = ["x"] }
+"#,
+    );
+    let patterns: Vec<_> = suite.plans.iter().map(|p| p.rules.pattern()).collect();
+    assert_eq!(
+        patterns,
+        ["mine.kernel.bf16", "sglang.*", "sglang.*", "spelled"]
+    );
+    assert!(matches!(suite.plans[0].rules, PlanRules::Own(_)));
+    assert!(matches!(suite.plans[1].rules, PlanRules::Named(_)));
+    assert_eq!(suite.plans[2].name, "s/shipped/format=fp8");
+    assert!(matches!(
+        &suite.plans[3].rules,
+        PlanRules::Spelled(spec, Some(false)) if spec.intermediate == 64
+    ));
+    assert_eq!(suite.plans[3].expect.shapes["w13"], [1, 2, 3]);
+}
+
+#[test]
 fn each_fault_is_named_with_its_place() {
     for (entries, wanted) in [
         (
@@ -205,6 +253,22 @@ fn each_fault_is_named_with_its_place() {
         (
             "[[plan]]\nname = \"a\"\nmodel = \"m\"\ntp = 3\nep = 2",
             "s.toml:3: entry `a`: tp, ep = 3, 2",
+        ),
+        (
+            "[[plan]]\nname = \"a\"\nmodel = \"m\"\nrule = \"r\"\nscheme = \"pad=i2\"",
+            "s.toml:3: entry `a`: give either `rule` or `scheme`",
+        ),
+        (
+            "[[plan]]\nname = \"a\"\nmodel = \"m\"\nscheme = \"pad=j2\"",
+            "s.toml:3: entry `a`: pad=j2",
+        ),
+        (
+            "[[plan]]\nname = \"a\"\nmodel = \"m\"\nexpect = { widht = 3 }",
+            "s.toml:6: unknown field `widht`",
+        ),
+        (
+            "[[plan]]\nname = \"a\"\nmodel = \"m\"\nformat = \"fp9\"",
+            "s.toml:6: ",
         ),
         (
             "[suite.coverage]\npadded = 80",
