@@ -24,8 +24,13 @@ fn console_blocks_show_real_output() {
     for block in text.split("```console\n").skip(1) {
         let block = block.split("```").next().expect("blocks end");
         let (command, shown) = block.split_once('\n').expect("a command, then output");
-        let command = command.strip_prefix("$ padproof ").expect("blocks run padproof");
-        let args: Vec<String> = command.split(' ').map(|a| a.trim_matches('\'').to_owned()).collect();
+        let command = command
+            .strip_prefix("$ padproof ")
+            .expect("blocks run padproof");
+        let args: Vec<String> = command
+            .split(' ')
+            .map(|a| a.trim_matches('\'').to_owned())
+            .collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let printed = padproof(&args);
         assert!(!printed.is_empty(), "{command} prints nothing");
@@ -40,5 +45,8 @@ fn console_blocks_show_real_output() {
 #[test]
 fn the_property_table_is_the_programs() {
     let listed = padproof(&["list", "properties"]);
-    assert!(readme().contains(listed.trim_end()), "README.md misses the list of properties");
+    assert!(
+        readme().contains(listed.trim_end()),
+        "README.md misses the list of properties"
+    );
 }

@@ -39,7 +39,7 @@ const TABLE: &[(&str, Held)] = &[
     ("B12", Entries),
     ("B14", Entries),
     ("B16", Mutant("prepad-as-floor")),
-    ("B18", Entries),
+    ("B18", Part(3, "a rule that pads w13 alone, refused for w2")),
     ("B20", Part(3, "attention heads in the advice of ranks")),
     ("B22", Part(3, "the same rule in two versions")),
     ("B24", Entries),
