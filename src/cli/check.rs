@@ -5,7 +5,7 @@
 use super::args::CheckArgs;
 use super::environment::Environment;
 use super::error::CliError;
-use super::select::property;
+use super::select::{case, property};
 use crate::case::Case;
 use crate::property::{Needs, Property, Verdict};
 use crate::report::finding_block;
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 fn parsed(args: &CheckArgs) -> Result<(&'static Property, Case), CliError> {
-    Ok((property(&args.property)?, args.case.parse()?))
+    Ok((property(&args.property)?, case(&args.case)?))
 }
 
 fn finished(property: &Property, case: &Case, verdict: Verdict, time: Duration) -> Finished {

@@ -19,7 +19,7 @@ pub(super) enum CliError {
     Rule(#[from] RuleError),
     #[error(transparent)]
     Survey(#[from] SurveyError),
-    #[error(transparent)]
+    #[error("case: {0}")]
     Plan(#[from] PlanError),
     #[error("case: {0}")]
     Case(#[from] ParseError),

@@ -6,6 +6,7 @@ use super::args::Choice;
 use super::error::CliError;
 use super::list::builtin;
 use crate::case::Case;
+use crate::plan::plan;
 use crate::property::{ALL, Needs, Property, find};
 use crate::run::SUBJECT;
 use crate::suite::{self, Suite};
@@ -40,7 +41,7 @@ impl Selected {
         {
             self.add_entries(name, word)?;
         } else if word.contains('=') || word.is_empty() {
-            self.cases.push(word.parse()?);
+            self.cases.push(case(word)?);
         } else {
             let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
             let hint =
@@ -74,10 +75,9 @@ impl Selected {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let case = line
-                .parse()
+            let read = case(line)
                 .map_err(|error| CliError::Usage(format!("{file}:{}: {error}", at + 1)))?;
-            self.cases.push(case);
+            self.cases.push(read);
         }
         Ok(())
     }
@@ -125,6 +125,13 @@ fn read(from: impl Read, file: &str) -> Result<String, CliError> {
         )));
     }
     Ok(text)
+}
+
+/// A case of one line that can be planned: its rule exists, and its sizes fit 64 bits.
+pub(super) fn case(line: &str) -> Result<Case, CliError> {
+    let case: Case = line.parse()?;
+    plan(&case)?;
+    Ok(case)
 }
 
 /// The property of that name, or a sentence with the nearest.

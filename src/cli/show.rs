@@ -7,7 +7,7 @@ use super::error::CliError;
 use crate::case::Case;
 use crate::model::{self, Model};
 use crate::plan::plan;
-use crate::report::tensors_human;
+use crate::report::{plain, tensors_human};
 use crate::rule::{Granule, Rule, Rules, Status};
 use crate::run::ExitCode;
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
 }
 
 fn line(out: &mut dyn Write, key: &str, value: impl std::fmt::Display) -> io::Result<()> {
-    writeln!(out, "{key:<16} {value}")
+    writeln!(out, "{key:<16} {}", plain(&value.to_string()))
 }
 
 fn granules(granules: &[Granule]) -> String {

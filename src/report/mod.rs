@@ -27,4 +27,4 @@ pub use plan_human::{plan_human, tensors_human};
 pub use plan_json::plan_json;
 pub use plan_markdown::plan_markdown;
 pub use style::{fit_word, table};
-pub use words::{plural, thousands};
+pub use words::{plain, plural, thousands};

@@ -3,7 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::style::{fit_word, lines, table};
-use super::words::percent;
+use super::words::{percent, plain};
 use crate::model::Model;
 use crate::plan::{Fit, Plan, Violation};
 use crate::rule::Status;
@@ -41,8 +41,8 @@ fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{}  ({}; {})",
-        model.name,
-        model.source,
+        plain(&model.name),
+        plain(&model.source),
         model.grade.name()
     )?;
     write!(
@@ -70,7 +70,7 @@ fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     for note in &model.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "note: {}", plain(note))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! It must not decide anything. Layer 10.
 
-use super::words::percent;
+use super::words::{percent, plain};
 use crate::run::Survey;
 use std::io::{self, Write};
 
@@ -82,7 +82,7 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
 /// Text without the characters that Markdown would read.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in plain(text).chars() {
         if matches!(c, '|' | '*' | '_' | '<' | '>' | '`' | '[' | ']' | '\\') {
             safe.push('\\');
         }

@@ -34,6 +34,12 @@ pub(super) fn percent(millionths: u64) -> String {
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
+/// Text from a file without what would move a terminal's cursor or begin a new line.
+pub fn plain(text: &str) -> String {
+    let safe = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(safe).collect()
+}
+
 /// Seconds with one decimal.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1}s", time.as_secs_f64())

@@ -139,6 +139,14 @@ fn bad_case_lines_are_one_sentence() {
         refused(&["check", "pad-identity", line], &["case: "]);
         refused(&["shrink", "pad-identity", line], &["case: "]);
     }
+    for command in [&["check", "pad-identity"] as &[&str], &["run"], &["show"]] {
+        let args: Vec<&str> = command
+            .iter()
+            .chain(&["i=3,rule=sglang.aiter.fp"])
+            .copied()
+            .collect();
+        refused(&args, &["did you mean `sglang.aiter.fp8`?"]);
+    }
     refused(
         &["check", "pad-identty", "i=3"],
         &["did you mean `pad-identity`?"],
@@ -148,9 +156,12 @@ fn bad_case_lines_are_one_sentence() {
 #[test]
 fn huge_cases_are_answered_not_allocated() {
     ends(&["check", "pad-identity", "i=16777216,h=16777216"], 4);
-    let out = ends(
-        &["check", "pad-identity", "i=1099511627776,h=1099511627776"],
-        2,
-    );
-    assert!(text(&out.stdout).contains("does not fit 64 bits"));
+    let huge = "i=1099511627776,h=1099511627776";
+    for args in [
+        &["check", "pad-identity", huge] as &[&str],
+        &["run", huge],
+        &["show", huge],
+    ] {
+        refused(args, &["does not fit 64 bits"]);
+    }
 }

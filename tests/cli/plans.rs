@@ -150,3 +150,18 @@ fn show_knows_cases_rules_and_models() {
     assert!(text(&ends(&["show", "gpt-oss-20b"], 0).stdout).contains("swigluoai"));
     ends(&["doctor"], 0);
 }
+
+#[test]
+fn names_in_a_config_cannot_move_the_cursor() {
+    let folder = Folder::new();
+    let named = json!({ "_name_or_path": "a/\u{1b}[31mred\nsecond" });
+    let file = folder.file("c.json", qwen(&named));
+    for args in [
+        &["plan", &file, "--color", "always"] as &[&str],
+        &["show", &file, "--color", "always"],
+    ] {
+        let shown = text(&ends(args, 0).stdout);
+        assert!(!shown.contains("\u{1b}[31mred"), "{shown}");
+        assert!(!shown.contains("\nsecond"), "{shown}");
+    }
+}
