@@ -16,8 +16,9 @@ pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
     let what = args.what.as_str();
     if what.contains('=') && !std::path::Path::new(what).exists() {
         let case: Case = what.parse()?;
+        let plan = plan(&case)?;
         writeln!(out, "{case:#}")?;
-        tensors_human(&plan(&case)?, out)?;
+        tensors_human(&plan, out)?;
     } else if let Ok(rule) = Rules::builtin().get(what) {
         show_rule(rule, out)?;
     } else {
