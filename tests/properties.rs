@@ -22,7 +22,7 @@ fn every_property_holds_over_drawn_cases_and_proves_something() {
             let domain = [Domain::FULL, Domain::UNIFORM][(n % 2) as usize];
             let case = draw(&domain, 0x5eed, n);
             match (property.check)(&case, &mut trial) {
-                Verdict::Pass => passed += 1,
+                Verdict::Pass(_) => passed += 1,
                 Verdict::Skip(_) => skipped += 1,
                 Verdict::Vacuous(_) => vacuous += 1,
                 Verdict::Fail(f) => failures.push(format!(

@@ -3,7 +3,7 @@
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use padproof::property::{Finding, Vacuous, Verdict};
+use padproof::property::{Finding, Tier, Vacuous, Verdict};
 use padproof::report::{Concise, Human, Json, Jsonl, Junit, Verbosity, plan_human, plan_markdown};
 use padproof::rule::Rules;
 use padproof::run::{
@@ -73,8 +73,8 @@ fn checks() -> Vec<Finished> {
         limit: 1 << 30,
     };
     vec![
-        finished("pack-round-trip", "-", "t=4", Verdict::Pass),
-        finished("pack-round-trip", "-", CASE, Verdict::Pass),
+        finished("pack-round-trip", "-", "t=4", Verdict::Pass(Tier::Bytes)),
+        finished("pack-round-trip", "-", CASE, Verdict::Pass(Tier::Bytes)),
         finished(
             "pad-identity",
             "cpu",

@@ -105,7 +105,7 @@ pub fn ask(property: &str, case: &Case) -> Outcome {
         return Outcome::Failed(format!("no property is called `{property}`"));
     };
     match TRIAL.with_borrow_mut(|trial| (property.check)(case, trial)) {
-        Verdict::Pass => Outcome::Held,
+        Verdict::Pass(_) => Outcome::Held,
         Verdict::Skip(_) | Verdict::Vacuous(_) => Outcome::Rejected,
         Verdict::Fail(found) => Outcome::Failed(format!(
             "FAIL {}  {}  {}\n  {} wanted {}, got {}; bound: {}\n  {} of {} elements differ\n  repro: {}",

@@ -42,7 +42,7 @@ pub(super) fn check(
     let started = Instant::now();
     let verdict = crate::run::check(property, &case);
     let code = match verdict {
-        Verdict::Pass => ExitCode::Passed,
+        Verdict::Pass(_) => ExitCode::Passed,
         Verdict::Fail(_) => ExitCode::Failed,
         Verdict::Broken(_) => ExitCode::Broken,
         Verdict::Vacuous(_) => ExitCode::Vacuous,

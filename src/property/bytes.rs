@@ -1,7 +1,7 @@
 //! Claims about packed bytes.
 
 use super::trial::{Trial, fact, is_padded};
-use super::{Vacuous, Verdict};
+use super::{Tier, Vacuous, Verdict};
 use crate::audit::audit;
 use crate::case::Case;
 use crate::layout::{PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
@@ -57,7 +57,7 @@ pub(super) fn pad_is_inert(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         }
         trial.done(packed);
         Ok(if is_padded(&plan) {
-            Verdict::Pass
+            Verdict::Pass(Tier::Bytes)
         } else {
             Verdict::Vacuous(Vacuous::NothingPadded)
         })
@@ -117,7 +117,7 @@ pub(super) fn pack_round_trip(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
         }
         trial.done(packed);
-        Ok(Verdict::Pass)
+        Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
 }
@@ -169,7 +169,7 @@ pub(super) fn reload_idempotent(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         }
         trial.done(first);
         trial.done(second);
-        Ok(Verdict::Pass)
+        Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
 }
@@ -197,7 +197,7 @@ pub(super) fn scale_grid(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
         }
         trial.done(packed);
-        Ok(Verdict::Pass)
+        Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
 }

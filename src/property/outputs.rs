@@ -77,7 +77,7 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let output = trial.run(&plan, &mut packed)?;
         trial.done(packed);
         let truth = truth(case, &logical)?;
-        let (tier, found) = against(&truth, &output);
+        let (mut tier, found) = against(&truth, &output);
         if !found.agree {
             return Ok(trial.fail(NAME, case, &plan, tier, Reference::DERIVATION, &found));
         }
@@ -94,11 +94,12 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             if !found.agree {
                 return Ok(trial.fail(NAME, case, &plan, Tier::SameOrder, "", &found));
             }
+            tier = Tier::SameOrder;
         }
         if !padded {
             return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
         }
-        Ok(proved(&output))
+        Ok(proved(&output, tier))
     };
     settle(run(trial))
 }
@@ -119,7 +120,7 @@ pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if !found.agree {
             return Ok(trial.fail("tp-sum", case, &plan, tier, Reference::DERIVATION, &found));
         }
-        Ok(proved(&output))
+        Ok(proved(&output, tier))
     };
     settle(run(trial))
 }
@@ -159,7 +160,7 @@ pub(super) fn tp_pad_commute(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             let why = "both orders lie within the reference's bound";
             return Ok(trial.fail("tp-pad-commute", case, &first, tier, why, &found));
         }
-        Ok(proved(&actual))
+        Ok(proved(&actual, tier))
     };
     settle(run(trial))
 }
@@ -186,7 +187,7 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if !found.agree {
             return Ok(trial.fail("hidden-pad", case, &plan, Tier::SameOrder, "", &found));
         }
-        Ok(proved(&output))
+        Ok(proved(&output, Tier::SameOrder))
     };
     settle(run(trial))
 }
@@ -242,7 +243,7 @@ pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             let found = same_bits(&wanted, &output);
             return Ok(trial.fail("token-pad", case, &plan, Tier::SameOrder, "", &found));
         }
-        Ok(proved(&output))
+        Ok(proved(&output, Tier::SameOrder))
     };
     settle(run(trial))
 }
@@ -316,7 +317,7 @@ pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 }
             }
         }
-        Ok(Verdict::Pass)
+        Ok(Verdict::Pass(Tier::Derived))
     };
     settle(run(trial))
 }
@@ -352,7 +353,7 @@ pub(super) fn guard_intact(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 Vec::new(),
             ));
         }
-        Ok(Verdict::Pass)
+        Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
 }
@@ -414,7 +415,7 @@ pub(super) fn poison_isolated(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
         }
         trial.done(packed);
-        Ok(proved(&clean))
+        Ok(proved(&clean, Tier::SameOrder))
     };
     settle(run(trial))
 }

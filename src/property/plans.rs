@@ -1,8 +1,8 @@
 //! Claims about plans: integers only.
 
-use super::Verdict;
 use super::invariants::invariants;
 use super::trial::{Trial, fact};
+use super::{Tier, Verdict};
 use crate::case::{Case, Scheme};
 use crate::plan::{Fit, Plan, plan, plan_under, spelled_rule};
 use crate::rule::{GranuleUnit, Rule, Rules};
@@ -55,7 +55,7 @@ fn each_rule(
             );
         }
     }
-    Verdict::Pass
+    Verdict::Pass(Tier::Bytes)
 }
 
 /// plan-partition: over the ranks, channels and experts are each held exactly once per group.
@@ -188,11 +188,11 @@ pub(super) fn rule_agrees(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     let verdict = each_rule("rule-agrees", case, trial, |_, rule, plan| {
         invariants(rule, plan)
     });
-    if !matches!(verdict, Verdict::Pass) {
+    if !matches!(verdict, Verdict::Pass(_)) {
         return verdict;
     }
     match plan(case) {
-        Ok(_) => Verdict::Pass,
+        Ok(_) => Verdict::Pass(Tier::Bytes),
         Err(e) => broken(e),
     }
 }

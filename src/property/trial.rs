@@ -219,7 +219,7 @@ pub fn is_padded(plan: &Plan) -> bool {
 }
 
 /// What agreement on `output` proved: nothing when most of it is zero.
-pub(super) fn proved(output: &Output) -> Verdict {
+pub(super) fn proved(output: &Output, tier: Tier) -> Verdict {
     if output.values.is_empty() {
         return Verdict::Vacuous(Vacuous::NoTokens);
     }
@@ -227,7 +227,7 @@ pub(super) fn proved(output: &Output) -> Verdict {
     if live * 4 < output.values.len() {
         return Verdict::Vacuous(Vacuous::MostlyZero);
     }
-    Verdict::Pass
+    Verdict::Pass(tier)
 }
 
 fn number(v: f64) -> String {

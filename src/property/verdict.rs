@@ -5,8 +5,8 @@ use crate::subject::SkipReason;
 /// What a property answered about one case.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// The claim held and something was proved.
-    Pass,
+    /// The claim held and something was proved, by a comparison of this strength.
+    Pass(Tier),
     /// The claim failed.
     Fail(Box<Finding>),
     /// The case cannot be asked of this subject, or its plan is refused.

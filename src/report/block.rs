@@ -34,7 +34,7 @@ pub fn finding_block(
         Verdict::Broken(why) => writeln!(out, "  {why}")?,
         Verdict::Skip(reason) => writeln!(out, "  {reason}")?,
         Verdict::Vacuous(reason) => writeln!(out, "  {}", reason.reason())?,
-        Verdict::Pass => {}
+        Verdict::Pass(tier) => writeln!(out, "  {}", tier.name())?,
     }
     if case != finished.case {
         writeln!(out, "  from: {}", finished.case)?;

@@ -21,7 +21,7 @@ impl<'w> Concise<'w> {
 impl Reporter for Concise<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
-            Event::CaseFinished(done) if done.verdict != Verdict::Pass => {
+            Event::CaseFinished(done) if !matches!(done.verdict, Verdict::Pass(_)) => {
                 let case = match &done.verdict {
                     Verdict::Fail(finding) => &finding.case,
                     _ => &done.case,

@@ -44,7 +44,7 @@ impl<'w> Junit<'w> {
 fn status(done: &Finished) -> io::Result<TestCaseStatus> {
     let reason = reason(&done.verdict).unwrap_or_default();
     let mut status = match &done.verdict {
-        Verdict::Pass => return Ok(TestCaseStatus::success()),
+        Verdict::Pass(_) => return Ok(TestCaseStatus::success()),
         Verdict::Skip(_) | Verdict::Vacuous(_) => {
             let mut skipped = TestCaseStatus::skipped();
             let kind = if matches!(done.verdict, Verdict::Skip(_)) {

@@ -12,7 +12,7 @@ pub(super) const SCHEMA: u32 = 1;
 /// The verdict's word in JSON.
 pub(super) const fn verdict_word(verdict: &Verdict) -> &'static str {
     match verdict {
-        Verdict::Pass => "pass",
+        Verdict::Pass(_) => "pass",
         Verdict::Fail(_) => "fail",
         Verdict::Skip(_) => "skip",
         Verdict::Vacuous(_) => "vacuous",
@@ -23,7 +23,7 @@ pub(super) const fn verdict_word(verdict: &Verdict) -> &'static str {
 /// Why a verdict is neither pass nor fail.
 pub(super) fn reason(verdict: &Verdict) -> Option<String> {
     match verdict {
-        Verdict::Pass | Verdict::Fail(_) => None,
+        Verdict::Pass(_) | Verdict::Fail(_) => None,
         Verdict::Skip(reason) => Some(reason.to_string()),
         Verdict::Vacuous(reason) => Some(reason.reason().to_owned()),
         Verdict::Broken(why) => Some(why.clone()),
@@ -47,6 +47,9 @@ pub(super) fn check(finished: &Finished) -> Map<String, Value> {
     }
     if let Some(reason) = reason(&finished.verdict) {
         put("reason", json!(reason));
+    }
+    if let Verdict::Pass(tier) = &finished.verdict {
+        put("tier", json!(tier.name()));
     }
     if let Verdict::Fail(finding) = &finished.verdict {
         put("case", json!(finding.case));

@@ -102,7 +102,7 @@ mod tests {
         if case.i > 17 {
             panic!("too wide")
         }
-        Verdict::Pass
+        Verdict::Pass(crate::property::Tier::Bytes)
     }
 
     fn property(check: fn(&Case, &mut Trial<'_>) -> Verdict) -> Property {

@@ -25,7 +25,7 @@ impl Kind {
     /// The kind of a verdict.
     pub const fn of(verdict: &Verdict) -> Self {
         match verdict {
-            Verdict::Pass => Kind::Pass,
+            Verdict::Pass(_) => Kind::Pass,
             Verdict::Skip(_) => Kind::Skip,
             Verdict::Vacuous(_) => Kind::Vacuous,
             Verdict::Fail(_) => Kind::Fail,

@@ -5,7 +5,7 @@
 use super::{Query, Survey, survey};
 use crate::model::{self, Model, ModelError, Quant};
 use crate::plan::{Parallel, Plan, TensorPlan, spelled_rule};
-use crate::property::{Finding, Verdict, invariants};
+use crate::property::{Finding, Tier, Verdict, invariants};
 use crate::rule::{Rule, Rules};
 use crate::suite::{ModelSizes, PlanEntry, PlanExpect, PlanModel, PlanRules};
 use crate::terms::{Activation, LayerKind};
@@ -148,7 +148,7 @@ fn compare(expect: &PlanExpect, named: bool, found: &Survey) -> Vec<Fault> {
 
 fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
     let Some([place, wanted, actual]) = faults.first().cloned() else {
-        return Verdict::Pass;
+        return Verdict::Pass(Tier::Bytes);
     };
     let line = |[place, wanted, actual]: &Fault| format!("{place} wanted {wanted}, got {actual}");
     Verdict::Fail(Box::new(Finding {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_right_entry_passes_and_a_wrong_one_names_the_field() {
-        assert_eq!(hold(&entry("{ width = 961 }")), Verdict::Pass);
+        assert_eq!(hold(&entry("{ width = 961 }")), Verdict::Pass(Tier::Bytes));
         let Verdict::Fail(finding) = hold(&entry("{ width = 960, no_codes = [] }")) else {
             panic!("must fail");
         };
@@ -283,7 +283,7 @@ mod tests {
             "{ shapes = { w13 = [8, 1024, 4096] }, logical = { w2 = [8, 4096, 1024] } }",
             "{ bytes = { w2 = 67108864 }, blocks = [0, 1024, 2048, 3072, 4096, 5120, 6144, 7168] }",
         ] {
-            assert_eq!(hold(&entry(right)), Verdict::Pass, "{right}");
+            assert_eq!(hold(&entry(right)), Verdict::Pass(Tier::Bytes), "{right}");
         }
         for (wrong, field) in [
             ("{ overhead = 6.57 }", "overhead"),
