@@ -71,11 +71,7 @@ fn stable(trial: &Trial<'_>, n: u64, padded: u64) -> bool {
 pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     const NAME: &str = "pad-identity";
     let run = |trial: &mut Trial<'_>| -> Outcome {
-        let plan = trial.plan(case)?;
-        let logical = trial.fill(case)?;
-        let mut packed = trial.pack(&plan, &logical)?;
-        let output = trial.run(&plan, &mut packed)?;
-        trial.done(packed);
+        let (plan, logical, output) = trial.attempt(case)?;
         let truth = truth(case, &logical)?;
         let (mut tier, found) = against(&truth, &output);
         if !found.agree {
@@ -110,11 +106,7 @@ pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if case.tp == 1 {
             return Ok(Verdict::Vacuous(Vacuous::OneRank));
         }
-        let plan = trial.plan(case)?;
-        let logical = trial.fill(case)?;
-        let mut packed = trial.pack(&plan, &logical)?;
-        let output = trial.run(&plan, &mut packed)?;
-        trial.done(packed);
+        let (plan, logical, output) = trial.attempt(case)?;
         let truth = truth(case, &logical)?;
         let (tier, found) = against(&truth, &output);
         if !found.agree {
@@ -281,11 +273,7 @@ pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if case.t == 0 {
             return Ok(Verdict::Vacuous(Vacuous::NoTokens));
         }
-        let plan = trial.plan(case)?;
-        let logical = trial.fill(case)?;
-        let mut packed = trial.pack(&plan, &logical)?;
-        let output = trial.run(&plan, &mut packed)?;
-        trial.done(packed);
+        let (_, logical, output) = trial.attempt(case)?;
         let truth = truth(case, &logical)?;
         let k = case.k as usize;
         for token in (0..output.tokens).filter(|&t| !truth.ambiguous[t]) {

@@ -128,6 +128,16 @@ impl<'a> Trial<'a> {
         Ok(output)
     }
 
+    /// The whole way once: plan, fill, pack, run.
+    pub(super) fn attempt(&mut self, case: &Case) -> Result<(Plan, Logical, Output), Verdict> {
+        let plan = self.plan(case)?;
+        let logical = self.fill(case)?;
+        let mut packed = self.pack(&plan, &logical)?;
+        let output = self.run(&plan, &mut packed)?;
+        self.done(packed);
+        Ok((plan, logical, output))
+    }
+
     /// Runs the subject, whatever is planted.
     pub(super) fn run_true(
         &mut self,
