@@ -209,7 +209,7 @@ fn help_names_only_what_works() {
     };
     snapshot("help@padproof", &help(&["--help"]));
     for command in [
-        "plan", "run", "check", "list", "show", "shrink", "replay", "doctor",
+        "plan", "run", "check", "list", "explain", "show", "shrink", "replay", "doctor",
     ] {
         snapshot(&format!("help@{command}"), &help(&[command, "-h"]));
     }

@@ -43,6 +43,8 @@ pub(super) enum Command {
     Check(CheckArgs),
     /// Lists what there is
     List(ListArgs),
+    /// Explains the code of a finding; alone, lists the codes
+    Explain(ExplainArgs),
     /// Shows a case's plan, a rule, or a model's facts
     Show(ShowArgs),
     /// Finds the smallest case that still fails
@@ -124,6 +126,13 @@ pub(super) enum Listed {
     Cases,
     /// Planted faults.
     Mutants,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    /// A finding's code, for example PP103; all of them if left out
+    #[arg(value_name = "CODE")]
+    pub(super) code: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use super::args::{Arguments, Color, Command};
 use super::environment::Environment;
 use super::error::CliError;
 use super::output::{complain, stdout};
-use super::{check, doctor, list, plan, run, show};
+use super::{check, doctor, explain, list, plan, run, show};
 use crate::run::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -51,6 +51,7 @@ fn dispatch(
         Command::Run(args) => run::run(args, color, environment),
         Command::Check(args) => check::check(args, environment, out),
         Command::List(args) => list::list(args, out),
+        Command::Explain(args) => explain::explain(args, out),
         Command::Show(args) => show::show(args, out),
         Command::Shrink(args) => check::shrink(args, out),
         Command::Replay(args) => run::replay(args, color, environment),

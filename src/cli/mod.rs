@@ -7,6 +7,7 @@ mod check;
 mod doctor;
 mod environment;
 mod error;
+mod explain;
 mod export;
 mod list;
 mod main;

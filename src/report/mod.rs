@@ -3,6 +3,7 @@
 //! It must not decide verdicts, and writes only to what it is given. Layer 10.
 
 mod block;
+mod codes;
 mod concise;
 mod human;
 mod json;
@@ -17,6 +18,7 @@ mod style;
 mod words;
 
 pub use block::finding_block;
+pub use codes::{CODES, CodePage, page_human};
 pub use concise::Concise;
 pub use human::{Human, Verbosity};
 pub use json::Json;

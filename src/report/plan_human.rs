@@ -32,6 +32,13 @@ pub fn plan_human(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     for one in &survey.plans {
         findings(&one.plan, one.wrong.as_deref(), out)?;
     }
+    let first = survey
+        .plans
+        .iter()
+        .find_map(|one| one.plan.violations.first());
+    if let Some(found) = first {
+        writeln!(out, "\nwhat a code means: padproof explain {}", found.code)?;
+    }
     advice(survey, out)
 }
 

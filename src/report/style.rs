@@ -41,6 +41,11 @@ pub(super) fn painted(style: Style, word: &str) -> String {
     format!("{style}{word}{style:#}")
 }
 
+/// A heading.
+pub(super) fn heading(text: &str) -> String {
+    painted(Style::new().bold(), text)
+}
+
 /// The word of a kind of verdict, padded to `width` and coloured.
 pub(super) fn kind_word(kind: Kind, width: usize) -> String {
     let style = match kind {

@@ -1,6 +1,6 @@
 //! Plans, lists and pages: fields, exit codes, what the environment changes.
 
-use crate::{Folder, command, ends, qwen, text};
+use crate::{Folder, command, ends, qwen, refused, text};
 use serde_json::{Value, json};
 
 #[test]
@@ -149,6 +149,25 @@ fn show_knows_cases_rules_and_models() {
     assert!(text(&ends(&["show", "sglang.aiter.mxfp4"], 0).stdout).contains("backend"));
     assert!(text(&ends(&["show", "gpt-oss-20b"], 0).stdout).contains("swigluoai"));
     ends(&["doctor"], 0);
+}
+
+#[test]
+fn explain_lists_codes_and_shows_their_pages() {
+    let listed = text(&ends(&["explain"], 0).stdout);
+    assert!(
+        listed.lines().all(|line| line.starts_with("PP1")),
+        "{listed}"
+    );
+    let page = text(&ends(&["explain", "pp103"], 0).stdout);
+    assert!(
+        page.starts_with("PP103: ") && page.contains("What to do"),
+        "{page}"
+    );
+    assert!(!page.contains('\u{1b}') && !page.contains("```"), "{page}");
+    refused(&["explain", "PP183"], &["`PP183`", "did you mean `PP103`?"]);
+    let hint = "what a code means: padproof explain PP";
+    let plan = ends(&["plan", "GLM-4.7", "--tp", "8"], 0);
+    assert!(text(&plan.stdout).contains(hint));
 }
 
 #[test]

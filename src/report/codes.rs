@@ -1,0 +1,119 @@
+//! Holds the page of each finding code, and writes it for people.
+//!
+//! It must not decide what a plan finds. Layer 10.
+
+use super::style::heading;
+use std::io::{self, Write};
+
+/// One finding code and its page, `docs/codes/CODE.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodePage {
+    /// The code, `PP101` and on.
+    pub code: &'static str,
+    /// The page, in Markdown.
+    pub text: &'static str,
+}
+
+macro_rules! pages {
+    ($($code:literal),+ $(,)?) => {
+        /// Every page, in the order of the codes.
+        pub const CODES: &[CodePage] = &[$(CodePage {
+            code: $code,
+            text: include_str!(concat!("../../docs/codes/", $code, ".md")),
+        }),+];
+    };
+}
+
+pages![
+    "PP101", "PP102", "PP103", "PP104", "PP105", "PP106", "PP109", "PP110", "PP111", "PP114",
+    "PP115", "PP116", "PP117", "PP118", "PP119", "PP120", "PP121", "PP122",
+];
+
+impl CodePage {
+    /// The page of a code; case does not matter, and `PP` may be left out.
+    pub fn find(word: &str) -> Option<&'static CodePage> {
+        let word = word.to_ascii_uppercase();
+        let digits = word.strip_prefix("PP").unwrap_or(&word);
+        CODES
+            .iter()
+            .find(|page| page.code.strip_prefix("PP") == Some(digits))
+    }
+
+    /// What the code says, in a few words.
+    pub fn title(&self) -> &'static str {
+        let first = self.text.lines().next().unwrap_or_default();
+        first.split_once(": ").map_or(first, |(_, title)| title)
+    }
+
+    /// What the code makes of a plan: the word after `Verdict: `.
+    pub fn verdict(&self) -> &'static str {
+        let mut lines = self.text.lines();
+        let found = lines.find_map(|line| line.strip_prefix("Verdict: "));
+        found.map_or("", |word| word.trim_end_matches('.'))
+    }
+}
+
+/// Writes a page as text: headings painted, Markdown's marks left out, examples indented.
+///
+/// # Errors
+/// Those of the stream.
+pub fn page_human(page: &CodePage, out: &mut dyn Write) -> io::Result<()> {
+    let mut example = false;
+    for line in page.text.lines() {
+        if line.starts_with("```") {
+            example = !example;
+        } else if example {
+            writeln!(out, "  {line}")?;
+        } else if let Some(title) = line.strip_prefix("# ").or(line.strip_prefix("## ")) {
+            writeln!(out, "{}", heading(title))?;
+        } else {
+            writeln!(out, "{}", line.replace('`', ""))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_the_same_parts() {
+        for page in CODES {
+            let title = format!("# {}: {}\n", page.code, page.title());
+            assert!(page.text.starts_with(&title), "{}: title", page.code);
+            assert!(!page.verdict().is_empty(), "{}: verdict", page.code);
+            let heads: Vec<&str> = page.text.lines().filter(|l| l.starts_with("## ")).collect();
+            let wanted = [
+                "## What it means",
+                "## Why it breaks",
+                "## Example",
+                "## What to do",
+            ];
+            assert_eq!(heads, wanted, "{}", page.code);
+            let long = page.text.lines().find(|l| l.chars().count() > 110);
+            assert_eq!(long, None, "{}: a line is too long", page.code);
+        }
+        assert!(CODES.is_sorted_by_key(|page| page.code));
+    }
+
+    #[test]
+    fn codes_are_found_however_they_are_written() {
+        for word in ["PP103", "pp103", "103"] {
+            assert_eq!(CodePage::find(word).map(|p| p.code), Some("PP103"));
+        }
+        assert_eq!(CodePage::find("PP"), None);
+        assert_eq!(CodePage::find("PPPP103"), None);
+    }
+
+    #[test]
+    fn pages_are_written_without_marks() {
+        let mut out = Vec::new();
+        page_human(CodePage::find("PP110").unwrap(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            !text.contains('`') && text.contains("  $ padproof show"),
+            "{text}"
+        );
+    }
+}
