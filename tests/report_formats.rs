@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use padproof::property::{Finding, Tier, Vacuous, Verdict};
-use padproof::report::{Concise, Human, Json, Jsonl, Junit, Verbosity, plan_human, plan_markdown};
+use padproof::report::{
+    Concise, Human, Json, Jsonl, Junit, Verbosity, plan_human, plan_markdown, table_csv,
+};
 use padproof::rule::Rules;
 use padproof::run::{
-    Counts, Coverage, Ended, Environment, Event, Finished, Group, Query, Reporter, survey,
+    Counts, Coverage, Ended, Environment, Event, Finished, Group, Query, Reporter, Table, survey,
 };
 use padproof::subject::SkipReason;
 use std::process::Command;
@@ -191,10 +193,17 @@ fn plans_for_people() {
     };
     let found = survey(&model, Rules::builtin(), &only).unwrap();
     let mut out = Vec::new();
-    plan_human(&found, &mut out).unwrap();
+    plan_human(&found, None, &mut out).unwrap();
     snapshot("plan@human", &plain(std::mem::take(&mut out)));
+    plan_human(&found, Some(72), &mut out).unwrap();
+    let narrow = plain(std::mem::take(&mut out));
+    let table = narrow.lines().skip_while(|line| !line.starts_with("tp "));
+    assert!(table.take(12).all(|line| line.len() <= 72), "{narrow}");
+    snapshot("plan@narrow", &narrow);
     plan_markdown(&found, &mut out).unwrap();
-    snapshot("plan@markdown", &plain(out));
+    snapshot("plan@markdown", &plain(std::mem::take(&mut out)));
+    table_csv(&Table::of(&[found]), &mut out).unwrap();
+    snapshot("plan@csv", &plain(out));
 }
 
 #[test]
@@ -209,7 +218,7 @@ fn help_names_only_what_works() {
     };
     snapshot("help@padproof", &help(&["--help"]));
     for command in [
-        "plan", "run", "check", "list", "explain", "show", "shrink", "replay", "doctor",
+        "plan", "diff", "run", "check", "list", "explain", "show", "shrink", "replay", "doctor",
     ] {
         snapshot(&format!("help@{command}"), &help(&[command, "-h"]));
     }

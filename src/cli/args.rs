@@ -37,6 +37,8 @@ pub(super) enum Color {
 pub(super) enum Command {
     /// Says before launch what every rule makes of a model: verdicts, sizes, cost, advice
     Plan(PlanArgs),
+    /// Says what changed between two saved tables of plans
+    Diff(DiffArgs),
     /// Runs suites, cases and random draws; alone, the smoke suite and 64 random cases
     Run(Box<RunArgs>),
     /// Makes one check: what a failure prints as its reproducer
@@ -58,11 +60,14 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
     /// A config.json, a directory that holds one, or a built-in model's name
-    #[arg(value_name = "CONFIG_OR_NAME")]
-    pub(super) model: String,
-    /// Tensor-parallel ranks in all
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
-    pub(super) tp: u64,
+    #[arg(value_name = "CONFIG_OR_NAME", required_unless_present = "all")]
+    pub(super) model: Option<String>,
+    /// Every rule, and every built-in model if none is named, at TP 1, 2, 4, 8 and 16: a matrix
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Tensor-parallel ranks in all, 1 if left out; several make a matrix: 2,4,8
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    pub(super) tp: Vec<u64>,
     /// Expert-parallel groups; divides TP
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(super) ep: u64,
@@ -94,6 +99,32 @@ pub(super) enum PlanFormat {
     /// For programs.
     Json,
     /// For issues.
+    Markdown,
+    /// For spreadsheets: one row a plan.
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// The older table: what `plan --format json` wrote, with or without --all
+    #[arg(value_name = "BEFORE")]
+    pub(super) before: PathBuf,
+    /// The newer table
+    #[arg(value_name = "AFTER")]
+    pub(super) after: PathBuf,
+    /// Format of the output
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(super) format: DiffFormat,
+}
+
+/// Formats of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DiffFormat {
+    /// For people.
+    Human,
+    /// For programs.
+    Json,
+    /// For pull requests.
     Markdown,
 }
 

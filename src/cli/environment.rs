@@ -31,6 +31,8 @@ pub(super) struct Environment {
     pub(super) notes: Vec<String>,
     /// What CARGO_TERM_COLOR says.
     pub(super) color: Option<Color>,
+    /// Width of the terminal that standard output is; none when it is no terminal.
+    pub(super) columns: Option<usize>,
     /// Whether this is a CI job, where failures say how to keep their case.
     pub(super) ci: bool,
 }
@@ -49,6 +51,8 @@ impl Environment {
         Environment {
             rule_switches: RULE_VARIABLES.iter().filter(truth).copied().collect(),
             notes: unknown.iter().map(|name| unknown_note(name)).collect(),
+            columns: terminal_size::terminal_size_of(std::io::stdout())
+                .map(|(terminal_size::Width(columns), _)| usize::from(columns)),
             ci: value("CI").is_some_and(|v| !v.is_empty() && v != "false" && v != "0"),
             color: match value("CARGO_TERM_COLOR").as_deref() {
                 Some("always") => Some(Color::Always),

@@ -6,7 +6,7 @@ use crate::case::ParseError;
 use crate::model::ModelError;
 use crate::plan::PlanError;
 use crate::rule::RuleError;
-use crate::run::SurveyError;
+use crate::run::{SurveyError, TableError};
 use crate::suite::SuiteError;
 use std::io;
 
@@ -19,6 +19,8 @@ pub(super) enum CliError {
     Rule(#[from] RuleError),
     #[error(transparent)]
     Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Table(#[from] TableError),
     #[error("case: {0}")]
     Plan(#[from] PlanError),
     #[error("case: {0}")]

@@ -4,6 +4,7 @@
 
 mod args;
 mod check;
+mod diff;
 mod doctor;
 mod environment;
 mod error;

@@ -1,15 +1,17 @@
-//! `padproof plan`: a model under every rule.
+//! `padproof plan`: a model under every rule, or a matrix of models, rules and numbers of ranks.
 //!
 //! It must not decide what fits. Layer 11.
 
 use super::args::{PlanArgs, PlanFormat};
 use super::environment::Environment;
 use super::error::CliError;
-use crate::model;
+use crate::model::{self, Model};
 use crate::plan::Parallel;
-use crate::report::{plan_human, plan_json, plan_markdown};
+use crate::report::{
+    plan_human, plan_json, plan_markdown, table_csv, table_human, table_json, table_markdown,
+};
 use crate::rule::Rules;
-use crate::run::{ExitCode, Query, survey};
+use crate::run::{ExitCode, Query, RANKS, Survey, Table, survey};
 use std::io::Write;
 
 /// Tokens that size the activation tensors of a plan.
@@ -28,36 +30,88 @@ pub(super) fn plan(
         }
         None => Rules::builtin(),
     };
-    let mut model = model::load(&args.model)?;
-    if let Some(format) = args.weights {
-        let stored = model.quant.format;
-        model.quant.format = format;
-        model.notes.push(format!(
-            "planned as if the routed experts were {format}, not {stored}"
-        ));
-    }
-    let model = model;
+    let models = models(args)?;
     let query = Query {
-        parallel: Parallel {
-            tp: args.tp,
-            ep: args.ep,
-        },
+        parallel: Parallel { tp: 1, ep: args.ep },
         tokens: TOKENS,
         rule: args.rule.as_deref(),
         backend: args.backend.as_deref(),
         layer: args.layer,
         env: &environment.rule_switches,
-        advice: true,
+        advice: false,
     };
-    let survey = survey(&model, rules, &query)?;
-    match args.format {
-        PlanFormat::Human => plan_human(&survey, out)?,
-        PlanFormat::Json => plan_json(&survey, out)?,
-        PlanFormat::Markdown => plan_markdown(&survey, out)?,
+    let mut ranks = args.tp.clone();
+    ranks.sort_unstable();
+    ranks.dedup();
+    if ranks.is_empty() {
+        ranks = if args.all { RANKS.to_vec() } else { vec![1] };
     }
-    Ok(if survey.named_fails {
+    if args.all {
+        let table = Table::all(&models, rules, &query, &ranks)?;
+        write(&table, args.format, environment, out)?;
+        return Ok(ExitCode::Passed);
+    }
+    let [model] = models.as_slice() else {
+        unreachable!("a model is required without --all");
+    };
+    let one = |tp: &u64| {
+        let parallel = Parallel {
+            tp: *tp,
+            ep: args.ep,
+        };
+        let advice = ranks.len() == 1;
+        survey(
+            model,
+            rules,
+            &Query {
+                parallel,
+                advice,
+                ..query
+            },
+        )
+    };
+    let surveys = ranks.iter().map(one).collect::<Result<Vec<Survey>, _>>()?;
+    match (surveys.as_slice(), args.format) {
+        ([survey], PlanFormat::Human) => plan_human(survey, environment.columns, out)?,
+        ([survey], PlanFormat::Json) => plan_json(survey, out)?,
+        ([survey], PlanFormat::Markdown) => plan_markdown(survey, out)?,
+        (several, format) => write(&Table::of(several), format, environment, out)?,
+    }
+    Ok(if surveys.iter().any(|survey| survey.named_fails) {
         ExitCode::Failed
     } else {
         ExitCode::Passed
     })
+}
+
+/// The model that is named, else every built-in one; in another format where that is asked for.
+fn models(args: &PlanArgs) -> Result<Vec<Model>, CliError> {
+    let mut models = match &args.model {
+        Some(given) => vec![model::load(given)?],
+        None => model::builtin().to_vec(),
+    };
+    if let Some(format) = args.weights {
+        for model in &mut models {
+            let stored = model.quant.format;
+            model.quant.format = format;
+            model.notes.push(format!(
+                "planned as if the routed experts were {format}, not {stored}"
+            ));
+        }
+    }
+    Ok(models)
+}
+
+fn write(
+    table: &Table,
+    format: PlanFormat,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    match format {
+        PlanFormat::Human => table_human(table, environment.columns, out),
+        PlanFormat::Json => table_json(table, out),
+        PlanFormat::Markdown => table_markdown(table, out),
+        PlanFormat::Csv => table_csv(table, out),
+    }
 }

@@ -4,7 +4,7 @@ use crate::num::Dtype;
 use crate::terms::{
     Activation, Bias, LayerKind, Nibble, Numerics, Order, Place, Split, Storage, WeightFormat,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A plan could not be made at all, as opposed to a plan with violations.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,7 +86,7 @@ pub struct Dims {
 }
 
 /// The verdict of a plan, from best to worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fit {
     /// Nothing is padded.

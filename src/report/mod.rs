@@ -5,6 +5,7 @@
 mod block;
 mod codes;
 mod concise;
+mod grid;
 mod human;
 mod json;
 mod jsonl;
@@ -15,6 +16,8 @@ mod plan_human;
 mod plan_json;
 mod plan_markdown;
 mod style;
+mod table_data;
+mod table_human;
 mod words;
 
 pub use block::finding_block;
@@ -29,4 +32,6 @@ pub use plan_human::{plan_human, tensors_human};
 pub use plan_json::plan_json;
 pub use plan_markdown::plan_markdown;
 pub use style::{fit_word, table};
+pub use table_data::{diff_json, table_csv, table_json};
+pub use table_human::{diff_human, diff_markdown, table_human, table_markdown};
 pub use words::{plain, plural, thousands};

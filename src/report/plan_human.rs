@@ -2,19 +2,22 @@
 //!
 //! It must not decide anything. Layer 10.
 
+use super::grid::{grid, sentence};
 use super::style::{fit_word, lines, table};
+use super::table_human::coloured;
 use super::words::{percent, plain};
 use crate::model::Model;
-use crate::plan::{Fit, Plan, Violation};
+use crate::plan::{Plan, Violation};
 use crate::rule::Status;
 use crate::run::{Survey, Surveyed};
 use std::io::{self, Write};
 
-/// Writes the survey as text; verdicts are coloured.
+/// Writes the survey as text no wider than `width` where cells and words allow; verdicts are
+/// coloured.
 ///
 /// # Errors
 /// Those of the stream.
-pub fn plan_human(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
+pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     headline(&survey.model, out)?;
     writeln!(
         out,
@@ -28,9 +31,9 @@ pub fn plan_human(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             "no loaded rule takes {format}; see `padproof list rules`"
         );
     }
-    rows(&survey.plans, out)?;
+    rows(&survey.plans, width, out)?;
     for one in &survey.plans {
-        findings(&one.plan, one.wrong.as_deref(), out)?;
+        findings(&one.plan, one.wrong.as_deref(), width, out)?;
     }
     let first = survey
         .plans
@@ -100,8 +103,8 @@ fn label(one: &Surveyed) -> String {
     format!("{}{mark}", one.plan.rule)
 }
 
-fn rows(plans: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
-    let mut rows = table(&[
+fn rows(plans: &[Surveyed], width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    const HEADERS: [&str; 7] = [
         "rule",
         "layer",
         "verdict",
@@ -109,10 +112,10 @@ fn rows(plans: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
         "hidden",
         "overhead",
         "first finding",
-    ]);
-    for one in plans {
+    ];
+    let row = |one: &Surveyed| {
         let plan = &one.plan;
-        rows.add_row([
+        vec![
             label(one),
             plan.layer.to_string(),
             plan.fit.name().to_owned(),
@@ -120,28 +123,16 @@ fn rows(plans: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
             change(plan.dims.h, plan.hidden_padded),
             percent(plan.overhead_millionths),
             plan.violations.first().map_or(String::new(), short),
-        ]);
-    }
-    for (at, line) in lines(&rows).into_iter().enumerate() {
-        let verdict = at.checked_sub(1).and_then(|row| plans.get(row));
-        writeln!(out, "{}", coloured(&line, verdict.map(|one| one.plan.fit)))?;
+        ]
+    };
+    let rows: Vec<Vec<String>> = plans.iter().map(row).collect();
+    for (at, line) in grid(&HEADERS, &rows, 1, width) {
+        match at.and_then(|at| plans.get(at)) {
+            Some(one) => writeln!(out, "{}", coloured(&line, one.plan.fit))?,
+            None => writeln!(out, "{line}")?,
+        }
     }
     Ok(())
-}
-
-/// The line with its verdict word coloured. Cells hold their widths in plain text, so colour
-/// comes last; no cell to the left of the verdict holds the word between blanks.
-fn coloured(line: &str, fit: Option<Fit>) -> String {
-    fit.map_or_else(
-        || line.to_owned(),
-        |fit| {
-            line.replacen(
-                &format!(" {} ", fit.name()),
-                &format!(" {} ", fit_word(fit)),
-                1,
-            )
-        },
-    )
 }
 
 /// Code, axis and the number that was tested.
@@ -160,7 +151,12 @@ fn short(found: &Violation) -> String {
     )
 }
 
-fn findings(plan: &Plan, wrong: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+fn findings(
+    plan: &Plan,
+    wrong: Option<&str>,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if plan.violations.is_empty() && wrong.is_none() {
         return Ok(());
     }
@@ -171,11 +167,15 @@ fn findings(plan: &Plan, wrong: Option<&str>, out: &mut dyn Write) -> io::Result
         plan.layer,
         fit_word(plan.fit)
     )?;
-    if let Some(wrong) = wrong {
-        writeln!(out, "  known wrong: {wrong}")?;
-    }
-    for found in &plan.violations {
-        writeln!(out, "  {}: {}", short(found), found.message)?;
+    let wrong = wrong.map(|wrong| format!("known wrong: {}", plain(wrong)));
+    let found = plan
+        .violations
+        .iter()
+        .map(|found| format!("{}: {}", short(found), found.message));
+    for text in wrong.into_iter().chain(found) {
+        for line in sentence(&text, width) {
+            writeln!(out, "{line}")?;
+        }
     }
     Ok(())
 }
@@ -245,5 +245,5 @@ pub fn tensors_human(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{line}")?;
         }
     }
-    findings(plan, None, out)
+    findings(plan, None, None, out)
 }

@@ -5,6 +5,7 @@
 mod check;
 mod counts;
 mod coverage;
+mod diff;
 mod event;
 mod execute;
 mod exit;
@@ -14,10 +15,12 @@ mod job;
 mod matrix;
 mod mutants;
 mod survey;
+mod table;
 
 pub use check::{SUBJECT, check, shrink};
 pub use counts::{Counts, Group, Kind};
 pub use coverage::{COVERAGE, Coverage};
+pub use diff::{Change, Diff, TABLE_SCHEMA, TableError};
 pub use event::{Ended, Environment, Event, Finished, Reporter};
 pub use execute::{Budget, Outcome, Settings, execute};
 pub use exit::ExitCode;
@@ -27,3 +30,4 @@ pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
 pub use mutants::{Matrix, matrix};
 pub use survey::{Query, Survey, SurveyError, Surveyed, survey};
+pub use table::{Line, RANKS, Table, lengths};

@@ -138,14 +138,8 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
     };
     for part in &parts {
         for rule in chosen(&candidates, &parts, part, query) {
-            let plan = plan_layer(part, query.parallel, rule, query.env).map_err(|source| {
-                SurveyError::Plan {
-                    model: model.name.clone(),
-                    layer: part.kind,
-                    rule: rule.id.clone(),
-                    source,
-                }
-            })?;
+            let plan = plan_layer(part, query.parallel, rule, query.env)
+                .map_err(|source| plan_error(model, part.kind, rule, source))?;
             let counts = query
                 .rule
                 .is_some_and(|p| rule.status == Status::Current || p == rule.id);
@@ -165,12 +159,30 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
     Ok(survey)
 }
 
+/// The sentence for a layer that cannot be planned at all.
+pub(super) fn plan_error(
+    model: &Model,
+    layer: LayerKind,
+    rule: &Rule,
+    source: PlanError,
+) -> SurveyError {
+    SurveyError::Plan {
+        model: model.name.clone(),
+        layer,
+        rule: rule.id.clone(),
+        source,
+    }
+}
+
 const fn fails(fit: Fit) -> bool {
     matches!(fit, Fit::Refused | Fit::Unrepresentable | Fit::Wrong)
 }
 
 /// The rules that names and backend leave, current ones first.
-fn candidates<'r>(rules: &'r Rules, query: &Query<'_>) -> Result<Vec<&'r Rule>, SurveyError> {
+pub(super) fn candidates<'r>(
+    rules: &'r Rules,
+    query: &Query<'_>,
+) -> Result<Vec<&'r Rule>, SurveyError> {
     if let Some(given) = query.backend {
         let mut known: Vec<&str> = rules.iter().map(|r| r.backend.as_str()).collect();
         known.sort_unstable();

@@ -1,6 +1,6 @@
 //! Plans, lists and pages: fields, exit codes, what the environment changes.
 
-use crate::{Folder, command, ends, qwen, refused, text};
+use crate::{Folder, command, ends, padproof, qwen, refused, text};
 use serde_json::{Value, json};
 
 #[test]
@@ -149,6 +149,129 @@ fn show_knows_cases_rules_and_models() {
     assert!(text(&ends(&["show", "sglang.aiter.mxfp4"], 0).stdout).contains("backend"));
     assert!(text(&ends(&["show", "gpt-oss-20b"], 0).stdout).contains("swigluoai"));
     ends(&["doctor"], 0);
+}
+
+/// facts/upstream-padding.md 1.9 and 1.10: 1536 over 8, 7688 over 8.
+#[test]
+fn several_ranks_make_a_matrix_in_every_format() {
+    let args = [
+        "plan",
+        "NemotronH-default",
+        "--weights",
+        "fp8",
+        "--tp",
+        "8,1,4,8",
+    ];
+    let args = [&args[..], &["--rule", "sglang.flashinfer_cutlass.fp8"]].concat();
+    let format = |name: &str| text(&ends(&[&args[..], &["--format", name]].concat(), 0).stdout);
+    let human = format("human");
+    assert!(human.contains("padded 961->976 1.56%"), "{human}");
+    assert!(human.contains("tp 1 ") && human.contains("tp 8"), "{human}");
+    assert!(format("markdown").contains("| padded 961->976 1.56% |"));
+    let csv = format("csv");
+    let rows: Vec<&str> = csv.lines().collect();
+    assert_eq!(rows.len(), 4, "{csv}");
+    assert!(rows[0].starts_with("model,rule,layer,format,tp,ep,verdict,width,width_padded"));
+    assert!(
+        rows[3].contains(",8,1,padded,961,976,4096,4096,976,0.015608,961*8,"),
+        "{csv}"
+    );
+    let json: Value = serde_json::from_str(&format("json")).unwrap();
+    assert_eq!(json["lines"][2]["width_padded"], 976);
+}
+
+#[test]
+fn all_is_the_matrix_of_models_rules_and_ranks() {
+    let out = ends(&["plan", "--all", "--format", "json"], 0);
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let lines = json["lines"].as_array().unwrap();
+    let models: std::collections::BTreeSet<_> = lines
+        .iter()
+        .map(|line| line["model"].as_str().unwrap())
+        .collect();
+    assert_eq!(models.len(), padproof::model::builtin().len());
+    let one = ends(
+        &["plan", "GLM-4.7", "--all", "--tp", "8", "--format", "csv"],
+        0,
+    );
+    assert!(
+        text(&one.stdout)
+            .lines()
+            .skip(1)
+            .all(|line| line.starts_with("GLM-4.7,"))
+    );
+    refused(&["plan"], &["CONFIG_OR_NAME"]);
+    refused(&["plan", "--all", "--tp", "0"], &["--tp"]);
+}
+
+#[test]
+fn diff_prints_only_what_changed() {
+    let folder = Folder::new();
+    let saved = |name: &str, args: &[&str]| {
+        let out = padproof(&[&["plan"], args, &["--format", "json"]].concat());
+        folder.file(name, out.stdout)
+    };
+    let eight = saved(
+        "8.json",
+        &["GLM-4.7", "--tp", "8", "--rule", "sglang.*.bf16"],
+    );
+    let all = saved(
+        "all.json",
+        &["GLM-4.7", "--all", "--rule", "sglang.*.bf16", "--tp", "8"],
+    );
+    let same = text(&ends(&["diff", &eight, &eight], 0).stdout);
+    assert!(
+        same.starts_with("0 plans changed") && same.lines().count() == 1,
+        "{same}"
+    );
+    // A table of one plan and one of all hold the same figures.
+    ends(&["diff", &eight, &all, "--format", "json"], 0);
+    let changed = std::fs::read_to_string(&all).unwrap();
+    let changed = changed.replacen(
+        "\"verdict\":\"padded\",\"width\":192,\"width_padded\":256",
+        "\"verdict\":\"refused\",\"width\":192,\"width_padded\":192",
+        1,
+    );
+    let changed = folder.file("changed.json", changed);
+    let human = text(&ends(&["diff", &all, &changed], 1).stdout);
+    assert!(
+        human.contains("verdict padded -> refused, padded 256 -> 192"),
+        "{human}"
+    );
+    assert!(
+        human.contains("1 plan changed, 0 added, 0 removed"),
+        "{human}"
+    );
+    let markdown = text(&ends(&["diff", &all, &changed, "--format", "markdown"], 1).stdout);
+    assert!(
+        markdown.contains("| verdict padded, padded 256 | verdict refused, padded 192 |"),
+        "{markdown}"
+    );
+    let json = ends(&["diff", &all, &changed, "--format", "json"], 1);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        json["changes"][0]["changed"]["verdict"],
+        json!(["padded", "refused"])
+    );
+}
+
+#[test]
+fn diff_refuses_what_is_no_table() {
+    let folder = Folder::new();
+    let good = folder.file("good.json", "{\"schema\": 1, \"lines\": []}");
+    ends(&["diff", &good, &good], 0);
+    for (text, words) in [
+        ("{", "not a table of plans"),
+        ("{\"schema\": 1}", "neither `lines`"),
+        ("{\"schema\": 7, \"lines\": []}", "schema 7 is newer"),
+        ("{\"schema\": 1, \"lines\": [{}]}", "missing field"),
+        ("\u{ff}", "not a table"),
+    ] {
+        let bad = folder.file("bad.json", text);
+        refused(&["diff", &good, &bad], &["bad.json", words]);
+    }
+    refused(&["diff", &good, "no-such-file"], &["no-such-file"]);
+    refused(&["diff", &good, folder.0.path().to_str().unwrap()], &[]);
 }
 
 #[test]

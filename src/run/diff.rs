@@ -1,0 +1,327 @@
+//! Compares two tables of plans.
+//!
+//! It must not format text. Layer 9.
+
+use super::{Line, Table};
+use crate::plan::Fit;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Overheads closer than this are the same: tables hold millionths.
+const OVERHEAD_STEP: f64 = 1e-6;
+
+/// What became of one line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The line of the first table, if it has one.
+    pub before: Option<Line>,
+    /// The line of the second table, if it has one.
+    pub after: Option<Line>,
+}
+
+impl Change {
+    /// The newer line, or the removed one.
+    pub fn line(&self) -> &Line {
+        let line = self.after.as_ref().or(self.before.as_ref());
+        line.expect("a change has at least one side")
+    }
+}
+
+/// What differs between two tables.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Diff {
+    /// Lines that changed, came or went, in the order of their keys.
+    pub changes: Vec<Change>,
+    /// Lines that are the same in both.
+    pub same: usize,
+}
+
+impl Diff {
+    /// Compares line by line; lines are told apart by model, rule, layer, format, TP and EP.
+    pub fn of(before: &Table, after: &Table) -> Self {
+        let index = |table: &Table| -> BTreeMap<_, _> {
+            let keyed = table.lines.iter().map(|line| (owned(line), line.clone()));
+            keyed.collect()
+        };
+        let (mut old, mut new) = (index(before), index(after));
+        let keys: BTreeSet<_> = old.keys().chain(new.keys()).cloned().collect();
+        let mut diff = Diff::default();
+        for key in keys {
+            let change = Change {
+                before: old.remove(&key),
+                after: new.remove(&key),
+            };
+            match (&change.before, &change.after) {
+                (Some(a), Some(b)) if same(a, b) => diff.same += 1,
+                _ => diff.changes.push(change),
+            }
+        }
+        diff
+    }
+}
+
+type Key = (String, String, String, String, u64, u64);
+
+fn owned(line: &Line) -> Key {
+    let (model, rule, layer, format, tp, ep) = line.key();
+    let own = str::to_owned;
+    (own(model), own(rule), own(layer), own(format), tp, ep)
+}
+
+fn same(a: &Line, b: &Line) -> bool {
+    let sizes = |l: &Line| {
+        (
+            l.width,
+            l.width_padded,
+            l.hidden,
+            l.hidden_padded,
+            l.w13_rows,
+        )
+    };
+    a.verdict == b.verdict
+        && sizes(a) == sizes(b)
+        && (a.overhead - b.overhead).abs() < OVERHEAD_STEP
+        && a.codes == b.codes
+        // A table of `plan --format json` of an older version may lack these.
+        && (a.ranks == b.ranks || a.ranks.is_empty() || b.ranks.is_empty())
+}
+
+/// Why a text is no table.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// Not JSON, or a field is missing or of another kind.
+    #[error("{file}: not a table of plans: {source}")]
+    Json {
+        /// The file.
+        file: String,
+        /// The parser's sentence, with line and column.
+        source: serde_json::Error,
+    },
+    /// A schema of a newer version.
+    #[error("{file}: schema {schema} is newer than this program's ({known})")]
+    Schema {
+        /// The file.
+        file: String,
+        /// What it says.
+        schema: u64,
+        /// What is read.
+        known: u64,
+    },
+    /// JSON of another kind.
+    #[error("{file}: has neither `lines` (of plan --all) nor `plans` (of plan) with format json")]
+    Neither {
+        /// The file.
+        file: String,
+    },
+    /// Two lines for one model, rule, layer, format, TP and EP.
+    #[error("{file}: {model}, {rule}, {layer}, tp={tp} stands twice")]
+    Twice {
+        /// The file.
+        file: String,
+        /// The model.
+        model: String,
+        /// The rule.
+        rule: String,
+        /// The part.
+        layer: String,
+        /// Ranks.
+        tp: u64,
+    },
+}
+
+/// The newest schema that is read.
+pub const TABLE_SCHEMA: u64 = 1;
+
+#[derive(Deserialize)]
+struct Document {
+    schema: u64,
+    lines: Option<Vec<Line>>,
+    model: Option<Named>,
+    parallel: Option<Ranks>,
+    plans: Option<Vec<OnePlan>>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Ranks {
+    tp: u64,
+    ep: u64,
+}
+
+#[derive(Deserialize)]
+struct OnePlan {
+    rule: String,
+    layer: String,
+    format: String,
+    verdict: Fit,
+    width: u64,
+    width_padded: u64,
+    hidden: u64,
+    hidden_padded: u64,
+    w13_rows: u64,
+    overhead: f64,
+    findings: Vec<Finding>,
+    #[serde(default)]
+    ranks: Vec<Share>,
+}
+
+#[derive(Deserialize)]
+struct Finding {
+    code: String,
+}
+
+#[derive(Deserialize)]
+struct Share {
+    len: u64,
+}
+
+impl Table {
+    /// Reads what `padproof plan --format json` wrote, with `--all` or without; `file` is named
+    /// in errors.
+    ///
+    /// # Errors
+    /// Text that is no such table.
+    pub fn parse(text: &str, file: &str) -> Result<Self, TableError> {
+        let file = file.to_owned();
+        let document: Document = match serde_json::from_str(text) {
+            Ok(document) => document,
+            Err(source) => return Err(TableError::Json { file, source }),
+        };
+        if document.schema > TABLE_SCHEMA {
+            let (schema, known) = (document.schema, TABLE_SCHEMA);
+            return Err(TableError::Schema {
+                file,
+                schema,
+                known,
+            });
+        }
+        let lines = match document {
+            Document {
+                lines: Some(lines), ..
+            } => lines,
+            Document {
+                plans: Some(plans),
+                model: Some(model),
+                parallel: Some(ranks),
+                ..
+            } => plans
+                .into_iter()
+                .map(|plan| line(&model.name, &ranks, plan))
+                .collect(),
+            _ => return Err(TableError::Neither { file }),
+        };
+        let mut seen = BTreeSet::new();
+        for line in &lines {
+            if !seen.insert(line.key()) {
+                let (model, rule, layer) =
+                    (line.model.clone(), line.rule.clone(), line.layer.clone());
+                let tp = line.tp;
+                return Err(TableError::Twice {
+                    file,
+                    model,
+                    rule,
+                    layer,
+                    tp,
+                });
+            }
+        }
+        Ok(Table { lines })
+    }
+}
+
+fn line(model: &str, ranks: &Ranks, plan: OnePlan) -> Line {
+    let mut codes: Vec<String> = plan.findings.into_iter().map(|f| f.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    Line {
+        model: model.to_owned(),
+        rule: plan.rule,
+        layer: plan.layer,
+        format: plan.format,
+        tp: ranks.tp,
+        ep: ranks.ep,
+        verdict: plan.verdict,
+        width: plan.width,
+        width_padded: plan.width_padded,
+        hidden: plan.hidden,
+        hidden_padded: plan.hidden_padded,
+        w13_rows: plan.w13_rows,
+        overhead: plan.overhead,
+        ranks: super::lengths(plan.ranks.iter().map(|rank| rank.len)),
+        bytes: 0,
+        codes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(lines: &[(&str, u64, Fit, u64)]) -> Table {
+        let line = |&(rule, tp, verdict, width_padded): &(&str, u64, Fit, u64)| Line {
+            model: "m".to_owned(),
+            rule: rule.to_owned(),
+            layer: "routed".to_owned(),
+            format: "fp8".to_owned(),
+            tp,
+            ep: 1,
+            verdict,
+            width: 96,
+            width_padded,
+            hidden: 64,
+            hidden_padded: 64,
+            w13_rows: 2 * width_padded,
+            overhead: 0.0,
+            ranks: String::new(),
+            bytes: 0,
+            codes: Vec::new(),
+        };
+        Table {
+            lines: lines.iter().map(line).collect(),
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_kept() {
+        let before = table(&[
+            ("a", 1, Fit::Fits, 96),
+            ("a", 2, Fit::Fits, 96),
+            ("b", 1, Fit::Fits, 96),
+        ]);
+        let after = table(&[
+            ("a", 1, Fit::Fits, 96),
+            ("a", 2, Fit::Padded, 128),
+            ("c", 1, Fit::Fits, 96),
+        ]);
+        let diff = Diff::of(&before, &after);
+        assert_eq!(diff.same, 1);
+        let kinds: Vec<_> = diff
+            .changes
+            .iter()
+            .map(|c| {
+                (
+                    c.line().rule.as_str(),
+                    c.before.is_some(),
+                    c.after.is_some(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [("a", true, true), ("b", true, false), ("c", false, true)]
+        );
+        assert!(Diff::of(&after, &after).changes.is_empty());
+    }
+
+    #[test]
+    fn order_of_lines_does_not_matter() {
+        let one = table(&[("a", 1, Fit::Fits, 96), ("b", 1, Fit::Fits, 96)]);
+        let other = table(&[("b", 1, Fit::Fits, 96), ("a", 1, Fit::Fits, 96)]);
+        assert!(Diff::of(&one, &other).changes.is_empty());
+    }
+}
