@@ -51,6 +51,7 @@ fn plan() -> Plan {
         order: Order::GateUp,
         place: Place::PerHalf,
         storage: Storage::Linear,
+        weight_storage: Storage::Linear,
         nibble: Nibble::Low,
         weight_pad: 0,
         w13_scale: None,

@@ -4,6 +4,7 @@
 //! It computes nothing: activation formulas live twice (reference and subject), split
 //! arithmetic once in `plan`. Layer 1.
 
+mod storage;
 mod word;
 
 use crate::num::Dtype;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 use word::words;
 
+pub use storage::{Storage, Stores};
 pub use word::{UnknownWord, nearest};
 
 words! {
@@ -349,16 +351,6 @@ words! {
         Config = "config",
         /// Anything that does not fit is refused.
         Error = "error",
-    }
-}
-
-words! {
-    /// How stored scales are arranged in memory.
-    Storage, "storage layout" {
-        /// Row-major.
-        Linear = "linear",
-        /// Rows to 128, columns to 4, tiles of 128x4 stored as 32x(4x4).
-        Tiled128x4 = "128x4",
     }
 }
 

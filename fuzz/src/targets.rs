@@ -299,7 +299,8 @@ fn disagreement(plan: &Plan, map: &Map, stored: &[u8], audit: &Audit) -> Option<
     });
     for_each_storage_pad(map, |_, at| {
         pads += 1;
-        loud += u64::from(map.grid.read(stored, at) != 0);
+        let wanted = map.grid.storage.pad_code();
+        loud += u64::from(wanted.is_some_and(|code| code != map.grid.read(stored, at)));
     });
     let wanted = (pads, loud, minus);
     let actual = (audit.pads, audit.differing, audit.minus_zero_pads);

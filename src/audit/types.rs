@@ -24,7 +24,7 @@ pub enum Fault {
     Pad,
     /// A padding scale does not decode to a finite number.
     ScalePad,
-    /// A byte that only the storage layout adds is not zero.
+    /// A byte that only the storage layout adds is not the layout's pad.
     StoragePad,
 }
 
@@ -39,7 +39,7 @@ impl Fault {
             Fault::Element => "element is not in its place",
             Fault::Pad => "padding does not decode to zero",
             Fault::ScalePad => "padding scale is not finite",
-            Fault::StoragePad => "storage padding is not zero",
+            Fault::StoragePad => "storage padding is not the layout's",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The case itself.
 
 use crate::terms::{
-    ActQuant, Activation, Bias, Fill, Nibble, Numerics, Order, Place, Route, Split, Storage,
+    ActQuant, Activation, Bias, Fill, Nibble, Numerics, Order, Place, Route, Split, Stores,
     WeightFormat,
 };
 
@@ -76,8 +76,8 @@ pub struct PadSpec {
     pub order: Order,
     /// Pad place.
     pub place: Place,
-    /// Storage layout of scales.
-    pub store: Storage,
+    /// Storage layouts of scales and weights.
+    pub store: Stores,
     /// Nibble order of packed weights.
     pub nib: Nibble,
 }
@@ -91,7 +91,7 @@ impl Default for PadSpec {
             split: Split::CeilBlock,
             order: Order::GateUp,
             place: Place::PerHalf,
-            store: Storage::Linear,
+            store: Stores::LINEAR,
             nib: Nibble::Low,
         }
     }

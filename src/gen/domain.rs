@@ -57,6 +57,8 @@ pub struct Domain {
     pub splits: &'static [Split],
     /// Storage layouts of scales, for formats with scales per row group.
     pub stores: &'static [Storage],
+    /// Storage layouts of weights; with one alone none is drawn.
+    pub weight_stores: &'static [Storage],
     /// Nibble orders, for packed formats.
     pub nibbles: &'static [Nibble],
     /// Quantisation of the input.
@@ -111,6 +113,7 @@ impl Domain {
         orders: &[Order::GateUp],
         splits: &[Split::CeilBlock],
         stores: &[Storage::Linear],
+        weight_stores: &[Storage::Linear],
         nibbles: &[Nibble::Low],
         input_quants: &[ActQuant::None],
         mid_quants: &[ActQuant::None],
@@ -140,7 +143,8 @@ impl Domain {
         factors: &[1000, 500, 1446, 2000, 2500, 16_000],
         orders: Order::ALL,
         splits: SPLITS,
-        stores: Storage::ALL,
+        stores: SCALE_STORES,
+        weight_stores: WEIGHT_STORES,
         nibbles: Nibble::ALL,
         input_quants: ActQuant::ALL,
         mid_quants: ActQuant::ALL,
@@ -220,6 +224,27 @@ const SPLITS: &[Split] = &[
     Split::Error,
 ];
 
+/// The plain layout first; the rest of the vocabulary's layouts of scales in its order.
+const SCALE_STORES: &[Storage] = &[
+    Storage::Linear,
+    Storage::Tiled128x4,
+    Storage::Tiled8x4,
+    Storage::TritonBlackwell,
+    Storage::TritonHopper,
+    Storage::TritonCdna4,
+    Storage::Aiter256x8,
+    Storage::AiterN32k4,
+    Storage::DeepGemm,
+];
+
+/// The plain layout, and those of weights.
+const WEIGHT_STORES: &[Storage] = &[
+    Storage::Linear,
+    Storage::Shuffle16x16,
+    Storage::Rows16,
+    Storage::Rows32,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +256,14 @@ mod tests {
         }
         for split in Split::ALL {
             assert!(Domain::FULL.splits.contains(split), "{split}");
+        }
+        for storage in Storage::ALL {
+            let list = if storage.of_weights() {
+                Domain::FULL.weight_stores
+            } else {
+                Domain::FULL.stores
+            };
+            assert!(list.contains(storage), "{storage}");
         }
     }
 

@@ -5,8 +5,10 @@
 use super::domain::{Axis, Domain, GROUPS};
 use super::source::{Counter, Source};
 use crate::case::{Case, PadSpec, Scheme};
+use crate::plan::storage_granule;
 use crate::terms::{
-    ActQuant, Activation, Extent, Fill, Nibble, Order, Place, Route, Split, Storage, WeightFormat,
+    ActQuant, Activation, Extent, Fill, Nibble, Order, Place, Route, Split, Storage, Stores,
+    WeightFormat,
 };
 
 /// Case number `index` under `seed`; the same on every machine and in any order.
@@ -44,6 +46,7 @@ enum Feature {
     TokenPad,
     Edges,
     AllExperts,
+    WeightStorage,
 }
 
 impl Mask {
@@ -216,31 +219,48 @@ fn padding(
         Order::GateUp
     };
     let granule = source.pick(domain.granules);
-    let row_scaled = row_group(w) > 1;
+    let hidden = mask.pick(Feature::HiddenPad, domain.hidden_granules, source);
+    let tokens = mask.pick(Feature::TokenPad, domain.token_granules, source);
+    let split = mask.pick(Feature::Split, domain.splits, source);
+    let scales = if row_group(w) > 1 {
+        mask.pick(Feature::Storage, &fitting(domain.stores, w), source)
+    } else {
+        Storage::Linear
+    };
+    let nib = if packed(w) {
+        mask.pick(Feature::Nibble, domain.nibbles, source)
+    } else {
+        Nibble::Low
+    };
+    let weights = if domain.weight_stores.len() > 1 {
+        mask.pick(Feature::WeightStorage, domain.weight_stores, source)
+    } else {
+        domain.weight_stores[0]
+    };
+    let store = Stores { scales, weights };
+    let needed = lcm(group(w), storage_granule(w, store));
     PadSpec {
-        hidden: match mask.pick(Feature::HiddenPad, domain.hidden_granules, source) {
+        hidden: match hidden {
             1 => 1,
             granule => lcm(granule, group(w)),
         },
         // The granule alone is not enough: facts/peers.md 3.1 ("the rule is lcm(granule, group)");
         // and interleaved rows are padded in whole turns (facts/upstream-padding.md V-2).
-        intermediate: lcm(lcm(granule, group(w)), order.interleave().max(1)),
-        tokens: mask.pick(Feature::TokenPad, domain.token_granules, source),
-        split: mask.pick(Feature::Split, domain.splits, source),
+        intermediate: lcm(lcm(granule, needed), order.interleave().max(1)),
+        tokens,
+        split,
         order,
         // `tail` is a fault that properties must catch, never a case that should pass.
         place: Place::PerHalf,
-        store: if row_scaled {
-            mask.pick(Feature::Storage, domain.stores, source)
-        } else {
-            Storage::Linear
-        },
-        nib: if packed(w) {
-            mask.pick(Feature::Nibble, domain.nibbles, source)
-        } else {
-            Nibble::Low
-        },
+        store,
+        nib,
     }
+}
+
+/// The layouts in which the scales of a format can be stored.
+fn fitting(stores: &[Storage], w: WeightFormat) -> Vec<Storage> {
+    let takes = |s: &Storage| w.scale().is_some_and(|grid| s.takes(grid.dtype));
+    stores.iter().copied().filter(takes).collect()
 }
 
 /// An intermediate size that the split rule can cut over `n` ranks; may replace the rule by

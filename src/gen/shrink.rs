@@ -3,7 +3,7 @@
 //! It must not know why a case fails. Layer 8.
 
 use crate::case::{Case, PadSpec, Scheme};
-use crate::terms::{Extent, Fill, Place};
+use crate::terms::{Extent, Fill, Place, Stores};
 
 /// How complicated a case is; every candidate of [`shrink`] has less.
 ///
@@ -40,7 +40,8 @@ pub fn complexity(case: &Case) -> u128 {
                 pad.split != plain.split,
                 pad.order != plain.order,
                 pad.place != plain.place,
-                pad.store != plain.store,
+                pad.store.scales != plain.store.scales,
+                pad.store.weights != plain.store.weights,
                 pad.nib != plain.nib,
             ];
             count(&features) * FEATURE + total(&[pad.hidden, pad.intermediate, pad.tokens])
@@ -126,10 +127,19 @@ fn scheme(case: &Case, found: &mut Vec<Case>) {
         place: Place::PerHalf,
         ..*pad
     });
-    spell(PadSpec {
-        store: plain.store,
-        ..*pad
-    });
+    for store in [
+        plain.store,
+        Stores {
+            scales: plain.store.scales,
+            ..pad.store
+        },
+        Stores {
+            weights: plain.store.weights,
+            ..pad.store
+        },
+    ] {
+        spell(PadSpec { store, ..*pad });
+    }
     spell(PadSpec {
         nib: plain.nib,
         ..*pad

@@ -205,6 +205,40 @@ impl Axis {
         Ok(self)
     }
 
+    /// The same axis with positions permuted in blocks of `block`, a multiple of 8: position p of a
+    /// block goes to (p % n) * 8 + p / n, n = block / 8 (facts/upstream-padding.md 1.4 F5; that p
+    /// is the source and not the target: TensorRT-LLM's and flashinfer's `shuffle_matrix_a`).
+    pub(super) fn shuffled(self, at: At, block: usize) -> Result<Axis, LayoutError> {
+        if !self.physical.is_multiple_of(block) {
+            return Err(LayoutError::Group {
+                tensor: at.tensor,
+                axis: at.axis,
+                value: self.physical,
+                granule: block,
+            });
+        }
+        let n = block / 8;
+        let to = |p: usize| p / block * block + p % n * 8 + p % block / n;
+        let mut places: Vec<_> = self
+            .runs
+            .iter()
+            .flat_map(|run| (0..run.len).map(|k| (to(run.physical + k), run.logical + k)))
+            .collect();
+        places.sort_unstable();
+        let mut axis = Axis {
+            runs: Vec::with_capacity(places.len()),
+            ..self
+        };
+        for (physical, logical) in places {
+            axis.push(Run {
+                logical,
+                physical,
+                len: 1,
+            });
+        }
+        Ok(axis)
+    }
+
     /// The same axis holding nothing: every position is padding.
     pub(super) fn emptied(mut self) -> Axis {
         self.runs.clear();

@@ -2,6 +2,7 @@
 
 use super::grid::tile_col;
 use super::map::Map;
+use super::scatter::{gather, scatter};
 use crate::tensor::Tensor;
 use crate::terms::{Nibble, Storage};
 use std::ops::Range;
@@ -18,7 +19,7 @@ pub enum Pads {
 }
 
 /// A new tensor holding this rank's part of `logical`, logical padding filled with `pad_code`,
-/// storage padding zero.
+/// storage padding with the layout's own code.
 ///
 /// # Panics
 /// When `logical` is not the whole logical tensor of the map ([`super::pack_layer`] checks it).
@@ -41,6 +42,9 @@ pub(super) fn pack_zeroed(
     if pad_code != 0 {
         set_pads(map, &mut packed, Pads::Logical, pad_code);
     }
+    if map.storage_pad() != 0 {
+        set_pads(map, &mut packed, Pads::Storage, map.storage_pad());
+    }
     copy_in(map, logical, &mut packed);
     packed
 }
@@ -51,7 +55,7 @@ pub(super) fn pack_zeroed(
 /// # Panics
 /// When a tensor is not of the map's size.
 pub fn pack_into(map: &Map, logical: &Tensor, pad_code: u32, packed: &mut Tensor) {
-    set_pads(map, packed, Pads::Storage, 0);
+    set_pads(map, packed, Pads::Storage, map.storage_pad());
     set_pads(map, packed, Pads::Logical, pad_code);
     copy_in(map, logical, packed);
 }
@@ -78,6 +82,7 @@ pub fn unpack(map: &Map, packed: &Tensor, into: &mut Tensor) {
             });
         }
         (Storage::Tiled128x4, _) => tiled(map, |l, p| target[l] = source[p]),
+        _ => gather(map, source, target),
     }
 }
 
@@ -111,6 +116,11 @@ pub fn set_pads(map: &Map, packed: &mut Tensor, which: Pads, code: u32) {
                 bytes[base + tile_col(c)] = le[0];
             }
         }
+        _ => {
+            for c in cols {
+                grid.write(bytes, grid.address(grid.index(e, r, c)), code);
+            }
+        }
     });
 }
 
@@ -132,6 +142,7 @@ fn copy_in(map: &Map, logical: &Tensor, packed: &mut Tensor) {
             });
         }
         (Storage::Tiled128x4, _) => tiled(map, |l, p| target[p] = source[l]),
+        _ => scatter(map, source, target),
     }
 }
 

@@ -1,11 +1,17 @@
 //! How a padded grid becomes bytes: strides, nibbles, tiles.
 
+use super::axis::Axis;
+use super::error::LayoutError;
 use crate::terms::{Nibble, Storage};
 
 /// Rows of a tile of the 128x4 layout (facts/upstream-padding.md 1.0, L-128x4).
-pub(super) const TILE_ROWS: usize = 128;
+const TILE_ROWS: usize = 128;
 /// Columns of a tile of the 128x4 layout.
-pub(super) const TILE_COLS: usize = 4;
+const TILE_COLS: usize = 4;
+/// Warps of the Hopper scale layout: SGLang's and vLLM's choice, and triton_kernels' own benchmark's.
+const HOPPER_WARPS: usize = 8;
+/// Bits that the 16x16 shuffle moves as one: sixteen bytes of a row.
+const SHUFFLE_BITS: usize = 128;
 
 /// Where an element is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,23 +33,112 @@ pub struct Grid {
     pub bits: usize,
     /// Which element of a byte comes first.
     pub nibble: Nibble,
-    /// Row-major or tiled.
+    /// Row-major, tiled or shuffled.
     pub storage: Storage,
 }
 
 impl Grid {
-    /// Elements stored before the element at (e, r, c), in storage order.
-    ///
-    /// For 128x4 tiles: (r/128, c/4, r%32, (r/32)%4, c%4), in the closed form of
-    /// facts/peers.md 2.2.
-    pub fn index(&self, e: usize, r: usize, c: usize) -> usize {
-        match self.storage {
-            Storage::Linear => (e * self.rows + r) * self.cols + c,
-            Storage::Tiled128x4 => e * self.rows * self.cols + self.tile_row(r) + tile_col(c),
+    /// Both axes as they are, rows in whole bytes.
+    pub(super) fn row_major(bits: usize, nibble: Nibble, rows: &Axis, cols: &Axis) -> Grid {
+        Grid {
+            rows: rows.physical_len(),
+            cols: cols.physical_len().next_multiple_of(8usize.div_ceil(bits)),
+            bits,
+            nibble,
+            storage: Storage::Linear,
         }
     }
 
-    /// The part of a tiled index that depends on the row.
+    /// Refuses a grid that does not fill the tiles of its layout.
+    pub(super) fn whole_tiles(&self, tensor: &'static str) -> Result<(), LayoutError> {
+        let (rows, cols) = self.tile();
+        for (axis, value, granule) in [("rows", self.rows, rows), ("columns", self.cols, cols)] {
+            if !value.is_multiple_of(granule) {
+                return Err(LayoutError::Group {
+                    tensor,
+                    axis,
+                    value,
+                    granule,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Elements stored before the element at (e, r, c), in storage order.
+    ///
+    /// Every layout is a part of the row plus a part of the column.
+    #[inline]
+    pub fn index(&self, e: usize, r: usize, c: usize) -> usize {
+        match self.storage {
+            Storage::Linear => (e * self.rows + r) * self.cols + c,
+            _ => e * self.rows * self.cols + self.row_part(r) + self.col_part(c),
+        }
+    }
+
+    /// The part of an index that depends on the row, as digits from the largest to the smallest.
+    ///
+    /// - 128x4 and triton-blackwell-scale: (r/128, c/4, r%32, (r/32)%4, c%4), in the closed form
+    ///   of facts/peers.md 2.2.
+    /// - 8x4: (r/8, c/4, r%8, c%4) (flashinfer's quantiser, offset of a scale in its 8x4 layout).
+    /// - triton-hopper-scale, w warps: (r/32w, (r/16)%w, c/2, (r/16w)%2, r%8, c%2, (r/8)%2)
+    ///   (triton_kernels hopper_scale.py at 14dd7a19).
+    /// - aiter-256x8 and triton-cdna4-scale: (r/32, c/8, c%4, r%16, (c/4)%2, (r/16)%2)
+    ///   (aiter ops/shuffle.py, `shuffle_scale`; triton_kernels cdna4_scale.py at 02cca62a).
+    /// - aiter-n32k4: (r/32, c/4, r%32, c%4) (aiter op_tests, test_grouped_b_scale_layout.py).
+    /// - deepgemm-mn-major: (c/4, r, c%4) (facts/upstream-padding.md 1.0, L-deepgemm).
+    /// - shuffle-16x16, in chunks of sixteen bytes: (r/16, chunk, r%16, byte)
+    ///   (facts/peers.md 2.2, `shuffle_weight`).
+    pub(super) fn row_part(&self, r: usize) -> usize {
+        match self.storage {
+            Storage::Tiled128x4 | Storage::TritonBlackwell => self.tile_row(r),
+            Storage::Tiled8x4 => r / 8 * 8 * self.cols + r % 8 * 4,
+            Storage::TritonHopper => {
+                let w = HOPPER_WARPS;
+                let slab = r / (32 * w) * w + r / 16 % w;
+                slab * 32 * self.cols + r / (16 * w) % 2 * 32 + r % 8 * 4 + r / 8 % 2
+            }
+            Storage::Aiter256x8 | Storage::TritonCdna4 => {
+                r / 32 * 32 * self.cols + r % 16 * 4 + r / 16 % 2
+            }
+            Storage::AiterN32k4 => r / 32 * 32 * self.cols + r % 32 * 4,
+            Storage::DeepGemm => r * 4,
+            Storage::Shuffle16x16 => r / 16 * 16 * self.cols + r % 16 * (SHUFFLE_BITS / self.bits),
+            Storage::Linear | Storage::Rows16 | Storage::Rows32 => r * self.cols,
+        }
+    }
+
+    /// The part of an index that depends on the column.
+    pub(super) fn col_part(&self, c: usize) -> usize {
+        match self.storage {
+            Storage::Tiled128x4 | Storage::TritonBlackwell => tile_col(c),
+            Storage::Tiled8x4 => c / 4 * 32 + c % 4,
+            Storage::TritonHopper => c / 2 * 64 + c % 2 * 2,
+            Storage::Aiter256x8 | Storage::TritonCdna4 => c / 8 * 256 + c % 4 * 64 + c / 4 % 2 * 2,
+            Storage::AiterN32k4 => c / 4 * 128 + c % 4,
+            Storage::DeepGemm => c / 4 * 4 * self.rows + c % 4,
+            Storage::Shuffle16x16 => {
+                let chunk = SHUFFLE_BITS / self.bits;
+                c / chunk * 16 * chunk + c % chunk
+            }
+            Storage::Linear | Storage::Rows16 | Storage::Rows32 => c,
+        }
+    }
+
+    /// What rows and columns must be multiples of for the layout to fill whole tiles.
+    fn tile(&self) -> (usize, usize) {
+        match self.storage {
+            // Thirty-two stored units, that is bytes where two elements share one.
+            Storage::Shuffle16x16 => (16, if self.bits == 4 { 64 } else { 32 }),
+            storage => {
+                let size = |n| usize::try_from(n).expect("a tile has at most 256 rows");
+                let (rows, cols) = storage.tile();
+                (size(rows), size(cols))
+            }
+        }
+    }
+
+    /// The part of a 128x4 index that depends on the row.
     pub(super) fn tile_row(&self, r: usize) -> usize {
         (r / TILE_ROWS) * (self.cols / TILE_COLS) * (TILE_ROWS * TILE_COLS)
             + (r % 32) * 16
@@ -87,7 +182,7 @@ impl Grid {
     }
 }
 
-/// The part of a tiled index that depends on the column.
+/// The part of a 128x4 index that depends on the column.
 pub(super) fn tile_col(c: usize) -> usize {
     (c / TILE_COLS) * (TILE_ROWS * TILE_COLS) + c % TILE_COLS
 }

@@ -108,6 +108,7 @@ proptest! {
                     });
                     map.grid.write(&mut wanted, at, code);
                 });
+                for_each_storage_pad(&map, |_, at| map.grid.write(&mut wanted, at, map.storage_pad()));
                 let mut packed = pack(&map, role.name(), source, pad_code(&plan, role));
                 assert!(packed.bytes() == wanted, "{} packed", role.name());
                 set_pads(&map, &mut packed, Pads::Both, 0xffff_ffff);
@@ -484,7 +485,11 @@ fn poison_reaches_only_padding() {
                 }
             });
             for_each_storage_pad(&map, |_, at| {
-                let wanted = if which == Pads::Logical { 0 } else { code };
+                let wanted = if which == Pads::Logical {
+                    map.storage_pad()
+                } else {
+                    code
+                };
                 assert_eq!(map.grid.read(packed.bytes(), at), wanted);
             });
             assert!(packed.guards_intact());

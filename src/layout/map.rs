@@ -2,7 +2,7 @@
 
 use super::axis::{At, Axis, Halves};
 use super::error::LayoutError;
-use super::grid::{Address, Grid, TILE_COLS, TILE_ROWS};
+use super::grid::{Address, Grid};
 use crate::num::Dtype;
 use crate::plan::{Plan, Role, ScalePlan};
 use crate::terms::{Bias, Place, Storage};
@@ -71,6 +71,12 @@ impl Map {
         self.experts.physical_len() * self.grid.rows * self.grid.cols * self.grid.bits / 8
     }
 
+    /// The code that packing writes where only the storage layout adds elements: the layout's
+    /// own, or 0 where the stack leaves memory as it was.
+    pub fn storage_pad(&self) -> u32 {
+        self.grid.storage.pad_code().unwrap_or(0)
+    }
+
     /// Bytes of the whole logical tensor: one byte per code of less than 8 bits.
     pub fn logical_bytes(&self) -> usize {
         self.logical_shape().iter().product::<usize>() * self.grid.bits.max(8) / 8
@@ -127,13 +133,13 @@ pub fn map(plan: &Plan, role: Role, rank: usize) -> Result<Map, LayoutError> {
         Role::W13 => {
             let rows = sizes.weight_rows(plan)?;
             let cols = sizes.hidden("columns", plan.hidden_padded)?;
-            sizes.plain(plan, element, rows, cols)
+            sizes.weights(plan, element, rows, cols)
         }
         Role::W2 => {
             let rows = sizes.hidden("rows", plan.hidden_padded)?;
             let at = sizes.at("columns");
             let cols = sizes.channels(at)?.pad(at, size(plan.width_padded, at)?)?;
-            sizes.plain(plan, element, rows, cols)
+            sizes.weights(plan, element, rows, cols)
         }
         Role::W13Scale => sizes.w13_scale(plan, scale_plan(plan.w13_scale, role)?),
         Role::W2Scale => sizes.w2_scale(plan, scale_plan(plan.w2_scale, role)?),
@@ -145,7 +151,7 @@ pub fn map(plan: &Plan, role: Role, rank: usize) -> Result<Map, LayoutError> {
             sizes.plain(plan, Dtype::F32, unit(), unit())
         }
         Role::W13Bias if plan.bias == Bias::Both => {
-            let rows = sizes.weight_rows(plan)?;
+            let rows = sizes.shuffled(plan, sizes.weight_rows(plan)?)?;
             sizes.plain(plan, Dtype::F32, rows, unit())
         }
         Role::W2Bias if plan.bias == Bias::Both => {
@@ -153,6 +159,7 @@ pub fn map(plan: &Plan, role: Role, rank: usize) -> Result<Map, LayoutError> {
             if !sizes.first_of_group {
                 rows = rows.emptied();
             }
+            let rows = sizes.shuffled(plan, rows)?;
             sizes.plain(plan, Dtype::F32, rows, unit())
         }
         _ => Err(LayoutError::NoTensor {
@@ -349,48 +356,57 @@ impl Sizes {
                 });
             }
         }
-        let rows = rows.pad(at_rows, size(s.rows_padded, at_rows)?)?;
+        let mut rows = rows.pad(at_rows, size(s.rows_padded, at_rows)?)?;
+        // A scale of one row stands where its row stands.
+        if s.row_block == 1 {
+            rows = self.shuffled(plan, rows)?;
+        }
         let cols = cols.pad(at_cols, size(s.cols_padded, at_cols)?)?;
         let grid = Grid {
             rows: stored(at_rows, &rows, s.rows_stored)?,
             cols: stored(at_cols, &cols, s.cols_stored)?,
             bits: bits_of(s.dtype),
             nibble: plan.nibble,
-            // The tiled layout is one of 8-bit scales; f32 and bf16 grids stay row-major.
-            storage: if bits_of(s.dtype) == 8 {
-                plan.storage
-            } else {
-                Storage::Linear
-            },
+            storage: plan.storage.of(s.dtype),
         };
-        if grid.storage == Storage::Tiled128x4 {
-            for (at, value, granule) in [
-                (at_rows, grid.rows, TILE_ROWS),
-                (at_cols, grid.cols, TILE_COLS),
-            ] {
-                if !value.is_multiple_of(granule) {
-                    return Err(LayoutError::Group {
-                        tensor: at.tensor,
-                        axis: at.axis,
-                        value,
-                        granule,
-                    });
-                }
-            }
-        }
+        grid.whole_tiles(self.role.name())?;
         self.finish(s.dtype, rows, cols, grid)
+    }
+
+    /// A weight tensor in its storage layout.
+    fn weights(
+        self,
+        plan: &Plan,
+        dtype: Dtype,
+        rows: Axis,
+        cols: Axis,
+    ) -> Result<Map, LayoutError> {
+        let rows = self.shuffled(plan, rows)?;
+        let storage = match plan.weight_storage {
+            // These move whole rows: done, by the axis.
+            Storage::Rows16 | Storage::Rows32 => Storage::Linear,
+            storage => storage.of(dtype),
+        };
+        let grid = Grid {
+            storage,
+            ..Grid::row_major(bits_of(dtype), plan.nibble, &rows, &cols)
+        };
+        grid.whole_tiles(self.role.name())?;
+        self.finish(dtype, rows, cols, grid)
+    }
+
+    /// Rows in the order of the weights' storage layout.
+    fn shuffled(&self, plan: &Plan, rows: Axis) -> Result<Axis, LayoutError> {
+        let at = self.at("rows");
+        match size(plan.weight_storage.row_block(), at)? {
+            1 => Ok(rows),
+            block => rows.shuffled(at, block),
+        }
     }
 
     /// A row-major tensor whose padded grid is its stored grid.
     fn plain(self, plan: &Plan, dtype: Dtype, rows: Axis, cols: Axis) -> Result<Map, LayoutError> {
-        let bits = bits_of(dtype);
-        let grid = Grid {
-            rows: rows.physical_len(),
-            cols: cols.physical_len().next_multiple_of(8usize.div_ceil(bits)),
-            bits,
-            nibble: plan.nibble,
-            storage: Storage::Linear,
-        };
+        let grid = Grid::row_major(bits_of(dtype), plan.nibble, &rows, &cols);
         self.finish(dtype, rows, cols, grid)
     }
 

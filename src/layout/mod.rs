@@ -8,12 +8,15 @@ mod error;
 mod grid;
 mod inputs;
 mod map;
+mod scatter;
 mod visit;
 
 #[cfg(test)]
 mod lemmas;
 #[cfg(test)]
 pub(crate) mod samples;
+#[cfg(test)]
+mod swizzles;
 
 pub use axis::{Axis, Run};
 pub use copy::{Pads, pack, pack_into, set_pads, unpack};

@@ -28,6 +28,7 @@ pub(crate) struct Sample {
     /// Granule of the cut between ranks.
     pub(crate) cut: u64,
     pub(crate) storage: Storage,
+    pub(crate) weights: Storage,
     pub(crate) nibble: Nibble,
     pub(crate) bias: Bias,
 }
@@ -48,6 +49,7 @@ impl Default for Sample {
             width: 32,
             cut: 16,
             storage: Storage::Linear,
+            weights: Storage::Linear,
             nibble: Nibble::Low,
             bias: Bias::Both,
         }
@@ -99,9 +101,15 @@ impl Sample {
         } else {
             1
         };
-        let granule = self.width / gcd(self.width, group) * group;
-        let width_padded = width.next_multiple_of(granule);
-        let hidden_padded = self.h.next_multiple_of(self.hidden);
+        let lcm = |a: u64, b: u64| a / gcd(a, b) * b;
+        // What the weights' storage layout must be able to fill: 64 elements are 32 bytes of FP4.
+        let whole = match self.weights {
+            Storage::Shuffle16x16 => 64,
+            Storage::Rows16 | Storage::Rows32 => 32,
+            _ => 1,
+        };
+        let width_padded = width.next_multiple_of(lcm(lcm(self.width, group), whole));
+        let hidden_padded = self.h.next_multiple_of(lcm(self.hidden, whole));
         let scale = |w13: bool| {
             let grid = self.weight.scale()?;
             let (row_source, col_source) = (source_block(grid.rows), source_block(grid.cols));
@@ -138,7 +146,17 @@ impl Sample {
                     blocks(self.i, col_source),
                 )
             };
-            let tiled = self.storage == Storage::Tiled128x4 && grid.dtype.bits() == 8;
+            let (tile_rows, tile_cols) = match (self.storage, grid.dtype) {
+                (Storage::Tiled128x4, Dtype::E4m3 | Dtype::E8m0) => (128, 4),
+                (Storage::Tiled8x4, Dtype::E4m3 | Dtype::E8m0) => (8, 4),
+                (Storage::TritonBlackwell, Dtype::E8m0) => (128, 8),
+                (Storage::TritonHopper, Dtype::E8m0) => (256, 2),
+                (Storage::TritonCdna4, Dtype::E8m0) => (32, 8),
+                (Storage::Aiter256x8, Dtype::E8m0) => (256, 8),
+                (Storage::AiterN32k4, Dtype::E8m0) => (32, 4),
+                (Storage::DeepGemm, Dtype::E8m0) => (4, 4),
+                _ => (1, 1),
+            };
             Some(ScalePlan {
                 dtype: grid.dtype,
                 row_block,
@@ -149,16 +167,8 @@ impl Sample {
                 cols_logical: cols_all,
                 rows_padded: rows,
                 cols_padded: cols,
-                rows_stored: if tiled {
-                    rows.next_multiple_of(128)
-                } else {
-                    rows
-                },
-                cols_stored: if tiled {
-                    cols.next_multiple_of(4)
-                } else {
-                    cols
-                },
+                rows_stored: rows.next_multiple_of(tile_rows),
+                cols_stored: cols.next_multiple_of(tile_cols),
                 pad_code: match grid.dtype {
                     Dtype::E8m0 => 127,
                     Dtype::E4m3 => 0x38,
@@ -200,6 +210,7 @@ impl Sample {
             order: self.order,
             place: self.place,
             storage: self.storage,
+            weight_storage: self.weights,
             nibble: self.nibble,
             weight_pad: if self.weight.element() == Dtype::Int4 {
                 8
@@ -259,6 +270,20 @@ pub(crate) fn logical(plan: &Plan) -> Logical {
     }
 }
 
+/// The storage layouts of weights, or those of scales; half of them plain.
+fn of_weights(weights: bool) -> Vec<Storage> {
+    let all = Storage::ALL.iter().copied();
+    let some = all.filter(|s| *s != Storage::Linear && s.of_weights() == weights);
+    some.flat_map(|s| {
+        if weights {
+            vec![s, Storage::Linear]
+        } else {
+            vec![s]
+        }
+    })
+    .collect()
+}
+
 /// Random samples over every format, order, place, storage, nibble order and parallelism.
 pub(crate) fn samples() -> impl Strategy<Value = Sample> {
     let sizes = (
@@ -277,12 +302,13 @@ pub(crate) fn samples() -> impl Strategy<Value = Sample> {
         any::<bool>(),
         prop::sample::select(Order::ALL.to_vec()),
         prop::sample::select(Place::ALL.to_vec()),
-        prop::sample::select(Storage::ALL.to_vec()),
+        prop::sample::select(of_weights(false)),
+        prop::sample::select(of_weights(true)),
         prop::sample::select(Nibble::ALL.to_vec()),
         prop::sample::select(Bias::ALL.to_vec()),
     );
     (sizes, pads, words, 0u64..3).prop_map(|((e, h, i, tp), (hidden, width, cut), words, ep)| {
-        let (weight, gated, order, place, storage, nibble, bias) = words;
+        let (weight, gated, order, place, storage, weights, nibble, bias) = words;
         let row_blocks = matches!(
             weight.scale().map(|s| s.rows),
             Some(Extent::Block(n)) if n > 1
@@ -306,6 +332,7 @@ pub(crate) fn samples() -> impl Strategy<Value = Sample> {
             width,
             cut,
             storage,
+            weights,
             nibble,
             bias,
         }

@@ -25,6 +25,7 @@ pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
     bare.order = Order::GateUp;
     bare.place = Place::PerHalf;
     bare.storage = Storage::Linear;
+    bare.weight_storage = Storage::Linear;
     let block = |s: Option<super::ScalePlan>, rows: bool| {
         s.map(|s| if rows { s.row_block } else { s.col_block })
             .filter(|&b| b > 1)

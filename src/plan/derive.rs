@@ -4,6 +4,7 @@ use super::arith::{padded, product};
 use super::scales::{Extents, grid, local_block, pad_code};
 use super::sizes::formula;
 use super::split::{Cut, cut};
+use super::storage::storage_violations;
 use super::tensors::tensors;
 use super::violations::{Facts, refined, straddling};
 use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Unit, Violation};
@@ -81,7 +82,8 @@ pub fn plan_layer(
         split: rule.split,
         order: rule.order,
         place: rule.place,
-        storage: rule.storage,
+        storage: rule.storage.scales,
+        weight_storage: rule.storage.weights,
         nibble: rule.nibble,
         weight_pad: pad_code(layer.weight.element(), rule.fill.weight),
         w13_scale: None,
@@ -95,6 +97,7 @@ pub fn plan_layer(
     facts.split_violations(&plan, &cut, shard_ranks, &mut found);
     facts.size_violations(&plan, shard_ranks, &mut found);
     facts.padding_violations(&plan, &mut found);
+    storage_violations(&plan, &mut found);
     facts.rule_violations(&plan, &mut found);
     let stride = facts.stride(env, &plan, &mut found);
     plan.overhead_millionths = overhead(&plan, shard_ranks)?;

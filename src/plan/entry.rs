@@ -2,7 +2,7 @@
 
 use super::arith::lcm;
 use super::derive::plan_layer;
-use super::violations::group_needed;
+use super::storage::storage_granule;
 use super::{Fit, LayerSpec, Parallel, Plan, PlanError};
 use crate::case::{Case, PadSpec, Scheme};
 use crate::model::Model;
@@ -57,7 +57,7 @@ pub fn plan_under(case: &Case, rule: &Rule) -> Result<Plan, PlanError> {
 }
 
 /// The rule that a spelled scheme stands for. Granules become whole scale groups, packed bytes
-/// and interleave groups: lcm(granule, group), as facts/peers.md 3.1 found necessary.
+/// storage tiles and interleave groups: lcm(granule, group), as facts/peers.md 3.1 found necessary.
 ///
 /// # Errors
 /// [`PlanError::Overflow`] for absurd granules.
@@ -68,7 +68,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
             terms: format!("lcm({a}, {b})"),
         })
     };
-    let group = group_needed(weight);
+    let group = storage_granule(weight, spec.store);
     let hidden = common(spec.hidden, group)?;
     let intermediate = common(common(spec.intermediate, group)?, spec.order.interleave())?;
     let granule = |align| {

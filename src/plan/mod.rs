@@ -10,6 +10,7 @@ mod entry;
 mod scales;
 mod sizes;
 mod split;
+mod storage;
 mod tensors;
 mod types;
 mod violations;
@@ -18,6 +19,7 @@ pub use bare::unpadded;
 pub use derive::plan_layer;
 pub use entry::{aligned_tp, layers, plan, plan_under, spelled_rule};
 pub use split::{Cut, cut};
+pub use storage::storage_granule;
 pub use types::{
     Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Role, ScalePlan, TensorPlan,
     Unit, Violation,

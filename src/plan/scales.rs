@@ -6,9 +6,6 @@ use crate::num::Dtype;
 use crate::rule::PadValue;
 use crate::terms::{Extent, ScaleGrid, Storage};
 
-/// Tile of the 128x4 storage layout: rows, columns (facts/upstream-padding.md 1.0).
-const TILE_128X4: (u64, u64) = (128, 4);
-
 /// A rank whose shard begins inside a scale block that the rule cannot refine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Straddle {
@@ -102,8 +99,7 @@ pub(super) fn grid(
     let rows = axis(grid.rows, extents.row_local, extents.rows.0, extents.rows.1);
     let cols = axis(grid.cols, extents.col_local, extents.cols.0, extents.cols.1);
     let rows_padded = product("scale rows", &[extents.halves, rows.padded])?;
-    let tiled = storage_of(storage, grid.dtype) == Storage::Tiled128x4;
-    let (tile_rows, tile_cols) = if tiled { TILE_128X4 } else { (1, 1) };
+    let (tile_rows, tile_cols) = storage.of(grid.dtype).tile();
     Ok(ScalePlan {
         dtype: grid.dtype,
         row_block: rows.local,
@@ -118,15 +114,6 @@ pub(super) fn grid(
         cols_stored: padded("scale columns", cols.padded, tile_cols)?,
         pad_code: pad_code(grid.dtype, fill),
     })
-}
-
-/// The storage layout that applies to scales of `dtype`: tiles hold one-byte scales only.
-pub(super) fn storage_of(storage: Storage, dtype: Dtype) -> Storage {
-    if dtype.bits() == 8 {
-        storage
-    } else {
-        Storage::Linear
-    }
 }
 
 #[cfg(test)]

@@ -351,6 +351,8 @@ pub struct Plan {
     pub place: Place,
     /// Storage layout of the scales.
     pub storage: Storage,
+    /// Storage layout of the weights.
+    pub weight_storage: Storage,
     /// Nibble order.
     pub nibble: Nibble,
     /// Code written into padding weights.

@@ -1,7 +1,7 @@
 //! One rule: what one backend of one stack at one version does to one layer's weights
 //! (facts/upstream-padding.md 5).
 
-use crate::terms::{Activation, LayerKind, Nibble, Order, Place, Split, Storage, WeightFormat};
+use crate::terms::{Activation, LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat};
 use serde::Deserialize;
 
 /// How a rule's content is known (facts/upstream-padding.md, first paragraphs).
@@ -210,9 +210,9 @@ pub struct Rule {
     /// Pad place.
     #[serde(default = "per_half")]
     pub place: Place,
-    /// Storage layout of scales.
+    /// Storage layout of scales, of weights, or of both (`aiter-256x8+shuffle-16x16`).
     #[serde(default = "linear")]
-    pub storage: Storage,
+    pub storage: Stores,
     /// Nibble order.
     #[serde(default = "low")]
     pub nibble: Nibble,
@@ -247,8 +247,8 @@ fn routed() -> Vec<LayerKind> {
 fn per_half() -> Place {
     Place::PerHalf
 }
-fn linear() -> Storage {
-    Storage::Linear
+fn linear() -> Stores {
+    Stores::LINEAR
 }
 fn low() -> Nibble {
     Nibble::Low

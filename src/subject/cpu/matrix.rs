@@ -3,7 +3,7 @@
 //! Its index arithmetic is its own: `layout`'s maps are what it is held against.
 
 use super::sizes::axis;
-use super::unpack;
+use super::{tiles, unpack};
 use crate::num::Dtype;
 use crate::plan::ScalePlan;
 use crate::subject::error::SubjectError;
@@ -90,7 +90,7 @@ struct Scales<'a> {
     cols: usize,
     /// Scales that a row of weights uses.
     used: usize,
-    tiled: bool,
+    storage: Storage,
 }
 
 /// A weight tensor of one rank.
@@ -100,6 +100,8 @@ pub(super) struct Matrix<'a> {
     dtype: Dtype,
     high_first: bool,
     row_bytes: usize,
+    /// Row-major, in pieces of sixteen bytes, or in permuted rows.
+    storage: Storage,
     pub(super) rows: usize,
     pub(super) cols: usize,
     halves: Halves,
@@ -115,6 +117,7 @@ pub(super) struct Parts<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) dtype: Dtype,
     pub(super) nibble: Nibble,
+    pub(super) storage: Storage,
     pub(super) experts: usize,
     pub(super) cols: usize,
     pub(super) halves: Halves,
@@ -128,6 +131,14 @@ impl<'a> Matrix<'a> {
         let rows = parts.halves.count * parts.halves.width;
         let row_bytes = (parts.cols * bits(parts.dtype)).div_ceil(8);
         expect_bytes(parts.name, parts.bytes, &[parts.experts, rows, row_bytes])?;
+        let storage = tiles::of_weights(parts.storage, parts.dtype);
+        let (granule, piece) = tiles::weight_granules(storage);
+        for (unit, actual, granule) in [("rows", rows, granule), ("row bytes", row_bytes, piece)] {
+            if actual % granule != 0 {
+                let wanted = actual.next_multiple_of(granule);
+                return Err(size_error(parts.name, unit, wanted, actual));
+            }
+        }
         let mut col_block = parts.cols;
         let mut scales = None;
         if let Some((name, bytes, grid, storage)) = parts.scales {
@@ -167,6 +178,7 @@ impl<'a> Matrix<'a> {
             dtype: parts.dtype,
             high_first: parts.nibble == Nibble::High,
             row_bytes,
+            storage,
             rows,
             cols: parts.cols,
             halves: parts.halves,
@@ -178,7 +190,10 @@ impl<'a> Matrix<'a> {
 
     /// One expert's rows as they lie in memory, when they are plain f32 of this machine's order.
     pub(super) fn in_place(&self, expert: usize) -> Option<&'a [f32]> {
-        let plain = self.dtype == Dtype::F32 && self.scales.is_none() && self.globals.is_none();
+        let plain = self.dtype == Dtype::F32
+            && self.storage == Storage::Linear
+            && self.scales.is_none()
+            && self.globals.is_none();
         if !plain || cfg!(target_endian = "big") {
             return None;
         }
@@ -198,9 +213,21 @@ impl<'a> Matrix<'a> {
         out: &mut [f32],
         scratch: &mut Vec<f32>,
     ) {
-        let start = (expert * self.rows + row) * self.row_bytes;
-        let bytes = &self.bytes[start..start + self.row_bytes];
-        unpack::read(self.dtype, self.high_first, bytes, out);
+        let place = tiles::row_place(self.storage, row);
+        if self.storage == Storage::Shuffle16x16 {
+            let start = expert * self.rows * self.row_bytes;
+            let bytes = &self.bytes[start..start + self.rows * self.row_bytes];
+            let piece = tiles::PIECE * 8 / bits(self.dtype);
+            for (n, out) in out.chunks_mut(piece).enumerate() {
+                let at = tiles::piece(self.row_bytes, row, n);
+                let bytes = &bytes[at..at + tiles::PIECE];
+                unpack::read(self.dtype, self.high_first, bytes, out);
+            }
+        } else {
+            let start = (expert * self.rows + place) * self.row_bytes;
+            let bytes = &self.bytes[start..start + self.row_bytes];
+            unpack::read(self.dtype, self.high_first, bytes, out);
+        }
         let global = self
             .globals
             .map(|g| g[expert * self.halves.count + self.halves.projection(row)]);
@@ -211,7 +238,12 @@ impl<'a> Matrix<'a> {
             return;
         };
         scratch.resize(scales.used, 0.0);
-        scales.read_row(expert, scales.row_of(&self.halves, row), scratch);
+        // A scale of one row stands where its row stands.
+        let scale_row = match scales.row_block {
+            1 => place,
+            _ => scales.row_of(&self.halves, row),
+        };
+        scales.read_row(expert, scale_row, scratch);
         if let Some(global) = global {
             multiply(scratch, global);
         }
@@ -263,19 +295,15 @@ impl<'a> Scales<'a> {
         );
         let size = bits(grid.dtype) / 8;
         expect_bytes(name, bytes, &[experts, rows, cols, size])?;
-        // Only one-byte scales are ever tiled.
-        let tiled = storage == Storage::Tiled128x4 && size == 1;
-        if tiled {
-            for (unit, actual, granule) in [("stored rows", rows, 128), ("stored columns", cols, 4)]
-            {
-                if actual % granule != 0 {
-                    return Err(size_error(
-                        name,
-                        unit,
-                        actual.next_multiple_of(granule),
-                        actual,
-                    ));
-                }
+        let storage = tiles::of_scales(storage, grid.dtype);
+        let (row_tile, col_tile) = tiles::scale_granules(storage);
+        for (unit, actual, granule) in [
+            ("stored rows", rows, row_tile),
+            ("stored columns", cols, col_tile),
+        ] {
+            if actual % granule != 0 {
+                let wanted = actual.next_multiple_of(granule);
+                return Err(size_error(name, unit, wanted, actual));
             }
         }
         Ok(Scales {
@@ -286,7 +314,7 @@ impl<'a> Scales<'a> {
             rows,
             cols,
             used: 0,
-            tiled,
+            storage,
         })
     }
 
@@ -305,25 +333,27 @@ impl<'a> Scales<'a> {
     #[inline(always)]
     fn read_row(&self, expert: usize, row: usize, out: &mut [f32]) {
         let expert_bytes = &self.bytes[expert * self.rows * self.cols * self.size..];
-        if !self.tiled {
-            unpack::read(
-                self.dtype,
-                false,
-                &expert_bytes[row * self.cols * self.size..],
-                out,
-            );
-            return;
-        }
-        // Four neighbours of a row stand together; the next four are a tile of 512 further on.
-        let band = row / 128 * (self.cols / 4) * 512;
-        let inside = row % 32 * 16 + row % 128 / 32 * 4;
-        for (n, four) in out.chunks_mut(4).enumerate() {
-            unpack::read(
-                self.dtype,
-                false,
-                &expert_bytes[band + n * 512 + inside..],
-                four,
-            );
+        match self.storage {
+            Storage::Linear => {
+                let bytes = &expert_bytes[row * self.cols * self.size..];
+                unpack::read(self.dtype, false, bytes, out);
+            }
+            Storage::Tiled128x4 => {
+                // Four neighbours of a row stand together; the next four are a tile of 512 further on.
+                let band = row / 128 * (self.cols / 4) * 512;
+                let inside = row % 32 * 16 + row % 128 / 32 * 4;
+                for (n, four) in out.chunks_mut(4).enumerate() {
+                    let bytes = &expert_bytes[band + n * 512 + inside..];
+                    unpack::read(self.dtype, false, bytes, four);
+                }
+            }
+            storage => {
+                let sizes = (self.rows, self.cols);
+                for (col, one) in out.iter_mut().enumerate() {
+                    let bytes = &expert_bytes[tiles::scale_byte(storage, sizes, row, col)..];
+                    unpack::read(self.dtype, false, bytes, std::slice::from_mut(one));
+                }
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod rank;
 mod route;
 mod run;
 mod sizes;
+mod tiles;
 mod unpack;
 
 pub use math::{SIGMOID_ERROR_ULP, exp};

@@ -2,20 +2,22 @@
 
 use super::matrix::{Halves, Matrix, Parts, expect_bytes};
 use super::sizes::{Sizes, axis};
+use super::tiles;
 use crate::layout::RankInputs;
 use crate::plan::{Plan, RankPlan, Role, ScalePlan};
 use crate::subject::error::SubjectError;
-use crate::terms::Bias;
+use crate::terms::{Bias, Storage};
+use std::borrow::Cow;
 
 /// What one rank computes with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Rank<'a> {
     pub(super) expert_start: u64,
     pub(super) w13: Matrix<'a>,
     pub(super) w2: Matrix<'a>,
     pub(super) halves: Halves,
-    w13_bias: Option<&'a [f32]>,
-    w2_bias: Option<&'a [f32]>,
+    w13_bias: Option<Cow<'a, [f32]>>,
+    w2_bias: Option<Cow<'a, [f32]>>,
 }
 
 impl<'a> Rank<'a> {
@@ -33,8 +35,8 @@ impl<'a> Rank<'a> {
         let (w13_bias, w2_bias) = match plan.bias {
             Bias::None => (None, None),
             Bias::Both => (
-                Some(of.floats(Role::W13Bias, &[experts, sizes.halves, sizes.width])?),
-                Some(of.floats(Role::W2Bias, &[experts, sizes.hidden])?),
+                Some(of.bias(plan, Role::W13Bias, experts, sizes.halves * sizes.width)?),
+                Some(of.bias(plan, Role::W2Bias, experts, sizes.hidden)?),
             ),
         };
         let matrix = |weight: Role,
@@ -57,6 +59,7 @@ impl<'a> Rank<'a> {
                 bytes: of.bytes(weight)?,
                 dtype: plan.weight.element(),
                 nibble: plan.nibble,
+                storage: plan.weight_storage,
                 experts,
                 cols,
                 halves,
@@ -89,13 +92,13 @@ impl<'a> Rank<'a> {
     }
 
     /// One expert's bias of the first projection.
-    pub(super) fn w13_bias(&self, expert: usize) -> Option<&'a [f32]> {
-        slice_of(self.w13_bias, expert, self.w13.rows)
+    pub(super) fn w13_bias(&self, expert: usize) -> Option<&[f32]> {
+        slice_of(self.w13_bias.as_deref(), expert, self.w13.rows)
     }
 
     /// One expert's bias of the second projection.
-    pub(super) fn w2_bias(&self, expert: usize) -> Option<&'a [f32]> {
-        slice_of(self.w2_bias, expert, self.w2.rows)
+    pub(super) fn w2_bias(&self, expert: usize) -> Option<&[f32]> {
+        slice_of(self.w2_bias.as_deref(), expert, self.w2.rows)
     }
 }
 
@@ -118,6 +121,25 @@ impl<'a> Source<'a> {
                 rank: self.index,
                 tensor: role.name(),
             })
+    }
+
+    /// A bias in the order of the rows: it is permuted with them.
+    fn bias(
+        self,
+        plan: &Plan,
+        role: Role,
+        experts: usize,
+        rows: usize,
+    ) -> Result<Cow<'a, [f32]>, SubjectError> {
+        let stored = self.floats(role, &[experts, rows])?;
+        let storage = tiles::of_weights(plan.weight_storage, plan.weight.element());
+        let (granule, _) = tiles::weight_granules(storage);
+        Ok(match storage {
+            Storage::Rows16 | Storage::Rows32 if rows.is_multiple_of(granule) => {
+                Cow::Owned(tiles::in_order(storage, stored, rows))
+            }
+            _ => Cow::Borrowed(stored),
+        })
     }
 
     fn floats(self, role: Role, factors: &[usize]) -> Result<&'a [f32], SubjectError> {

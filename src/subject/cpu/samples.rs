@@ -75,6 +75,7 @@ impl Sample {
             order: Order::GateUp,
             place: Place::PerHalf,
             storage: Storage::Linear,
+            weight_storage: Storage::Linear,
             nibble: Nibble::Low,
             weight_pad: if w.element() == Dtype::Int4 { 8 } else { 0 },
             w13_scale: None,
