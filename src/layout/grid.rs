@@ -126,7 +126,7 @@ impl Grid {
     }
 
     /// What rows and columns must be multiples of for the layout to fill whole tiles.
-    fn tile(&self) -> (usize, usize) {
+    pub fn tile(&self) -> (usize, usize) {
         match self.storage {
             // Thirty-two stored units, that is bytes where two elements share one.
             Storage::Shuffle16x16 => (16, if self.bits == 4 { 64 } else { 32 }),

@@ -1,7 +1,7 @@
 //! Wrong layouts: bytes packed as a kernel does not read them.
 
 use crate::plan::Plan;
-use crate::terms::{Nibble, Order, Place, Split, Storage};
+use crate::terms::{Nibble, Order, Place, Split};
 
 fn gated(plan: &Plan) -> bool {
     plan.dims.halves == 2
@@ -54,33 +54,6 @@ pub(super) fn nibbles_swapped(plan: &Plan) -> Option<Plan> {
         nibble,
         ..plan.clone()
     })
-}
-
-/// M27: scales left row-major for a kernel that reads 128x4 tiles.
-pub(super) fn scales_not_swizzled(plan: &Plan) -> Option<Plan> {
-    let scale = plan.w13_scale.filter(|s| s.dtype.bits() == 8)?;
-    let mut wrong = Plan {
-        storage: Storage::Linear,
-        ..plan.clone()
-    };
-    // Same buffers: the grid is as large as its storage.
-    let widen = |s: &mut crate::plan::ScalePlan| {
-        s.rows_stored = s.rows_padded;
-        s.cols_stored = s.cols_padded;
-    };
-    let same_size =
-        scale.rows_stored == scale.rows_padded && scale.cols_stored == scale.cols_padded;
-    let w2 = plan.w2_scale?;
-    let same_size2 = w2.rows_stored == w2.rows_padded && w2.cols_stored == w2.cols_padded;
-    if plan.storage != Storage::Tiled128x4 || !same_size || !same_size2 {
-        return None;
-    }
-    wrong
-        .w13_scale
-        .iter_mut()
-        .chain(&mut wrong.w2_scale)
-        .for_each(widen);
-    Some(wrong)
 }
 
 /// Every rank gets the channels of rank 0.

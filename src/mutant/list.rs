@@ -1,7 +1,7 @@
 //! Every mutant, with the properties that claim to catch it.
 
 use super::types::Stage::{Bytes, Layout, LayoutOfW2, Output, Plan, Reload};
-use super::{Mutant, bytes, layouts, outputs, plans, reload};
+use super::{Mutant, bytes, layouts, outputs, plans, reload, storages};
 
 const IDENTITY: &str = "pad-identity";
 const INERT: &str = "pad-is-inert";
@@ -46,7 +46,13 @@ pub const ALL: &[Mutant] = mutants! {
     "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
     "interleave-mixed-up", Layout(layouts::interleave_mixed_up), [IDENTITY, INERT], "M5", "rows interleaved in groups of another size";
     "nibbles-swapped", Layout(layouts::nibbles_swapped), [IDENTITY, INERT, ROUND_TRIP], "M35", "the other nibble first";
-    "scales-not-swizzled", Layout(layouts::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
+    "scales-not-swizzled", Layout(storages::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
+    "scales-in-other-tiles", Layout(storages::scales_in_other_tiles), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "scales in the tiles of a sister kernel";
+    "scale-tile-transposed", Bytes(storages::scale_tile_transposed), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "rows and columns of each tile of scales swapped";
+    "scale-columns-aligned-to-four", Bytes(storages::scale_columns_aligned_to_four), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.4 F1", "scale columns aligned to 4 for a kernel that steps by 8";
+    "weights-not-shuffled", Layout(storages::weights_not_shuffled), [IDENTITY, INERT, ROUND_TRIP], "facts/upstream-padding.md 1.2 A9", "row-major weights for a kernel that reads shuffled ones";
+    "weight-tile-transposed", Bytes(storages::weight_tile_transposed), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md 2.2", "rows and columns of each 16x16 tile of weights swapped";
+    "rows-shuffled-in-sixteens", Layout(storages::rows_shuffled_in_sixteens), [IDENTITY, INERT, ROUND_TRIP], "facts/upstream-padding.md 1.4 F5", "rows shuffled for an epilogue tile of another size";
     "ranks-all-first", Layout(layouts::ranks_all_first), [IDENTITY, INERT, TP_SUM, ROUND_TRIP], "facts/reports.md B64", "every rank loads the channels of rank 0";
     "rank-offset", Layout(layouts::rank_offset), [IDENTITY, INERT, TP_SUM], "M12", "a rank's channels begin one block early";
     "prepad-as-floor", LayoutOfW2(layouts::prepad_as_floor), [COMMUTE], "M43", "w13 pre-padded and cut, w2 cut and then padded";

@@ -8,6 +8,7 @@ mod list;
 mod outputs;
 mod plans;
 mod reload;
+mod storages;
 mod types;
 
 pub use list::ALL;

@@ -1,0 +1,137 @@
+//! Wrong storage layouts: elements in another kernel's order.
+
+use crate::layout::{Grid, Map, PackedInputs, map};
+use crate::plan::{Plan, Role};
+use crate::tensor::Tensor;
+use crate::terms::Storage;
+
+/// M27: scales left row-major for a kernel that reads tiles.
+pub(super) fn scales_not_swizzled(plan: &Plan) -> Option<Plan> {
+    scales_as(plan, |_| Storage::Linear)
+}
+
+/// Scales in the tiles of a sister kernel: 8x4 (small M) for 128x4, gfx1250's for gfx950's.
+pub(super) fn scales_in_other_tiles(plan: &Plan) -> Option<Plan> {
+    scales_as(plan, |storage| match storage {
+        Storage::Tiled128x4 | Storage::TritonBlackwell => Storage::Tiled8x4,
+        Storage::Aiter256x8 | Storage::TritonCdna4 => Storage::AiterN32k4,
+        Storage::AiterN32k4 => Storage::Tiled8x4,
+        other => other,
+    })
+}
+
+/// The same buffers, of sizes that the true layout asks for, with scales arranged by another one.
+fn scales_as(plan: &Plan, other: impl Fn(Storage) -> Storage) -> Option<Plan> {
+    let dtype = plan.w13_scale?.dtype;
+    let storage = other(plan.storage);
+    let changed = storage != plan.storage && plan.storage.takes(dtype) && storage.takes(dtype);
+    changed.then(|| Plan {
+        storage,
+        ..plan.clone()
+    })
+}
+
+/// Weights left row-major for a kernel that reads shuffled ones.
+pub(super) fn weights_not_shuffled(plan: &Plan) -> Option<Plan> {
+    let shuffled = plan.weight_storage.of(plan.weight.element()) != Storage::Linear;
+    shuffled.then(|| Plan {
+        weight_storage: Storage::Linear,
+        ..plan.clone()
+    })
+}
+
+/// Rows shuffled for another epilogue tile.
+pub(super) fn rows_shuffled_in_sixteens(plan: &Plan) -> Option<Plan> {
+    (plan.weight_storage == Storage::Rows32).then(|| Plan {
+        weight_storage: Storage::Rows16,
+        ..plan.clone()
+    })
+}
+
+/// Rows and columns of each tile of scales swapped.
+pub(super) fn scale_tile_transposed(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    transposed(plan, packed, &[Role::W13Scale, Role::W2Scale])
+}
+
+/// Rows and columns of each tile of shuffled weights swapped.
+pub(super) fn weight_tile_transposed(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    transposed(plan, packed, &[Role::W13, Role::W2])
+}
+
+fn transposed(plan: &Plan, packed: &mut PackedInputs, roles: &[Role]) -> bool {
+    each(plan, packed, roles, |map, tensor| {
+        let grid = map.grid;
+        let (rows, cols) = grid.tile();
+        if rows == 1 {
+            return;
+        }
+        rearrange(map, tensor, |e, r, c| {
+            // Column by column: place k of the tile, counted row by row again.
+            let k = c % cols * rows + r % rows;
+            Some(grid.index(e, r / rows * rows + k / cols, c / cols * cols + k % cols))
+        });
+    })
+}
+
+/// facts/upstream-padding.md 1.4 F1: columns of scales aligned to 4 where the kernel steps by 8, so
+/// that every band of rows after the first begins too early.
+pub(super) fn scale_columns_aligned_to_four(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let applies = plan.storage == Storage::TritonBlackwell;
+    applies
+        && each(
+            plan,
+            packed,
+            &[Role::W13Scale, Role::W2Scale],
+            |map, tensor| {
+                if map.grid.storage != Storage::TritonBlackwell {
+                    return;
+                }
+                let narrow = Grid {
+                    cols: map.cols.physical_len().next_multiple_of(4),
+                    ..map.grid
+                };
+                rearrange(map, tensor, |e, r, c| {
+                    // Experts stay where they are.
+                    let inside = narrow.index(0, r, c);
+                    (c < narrow.cols).then(|| map.grid.index(e, 0, 0) + inside)
+                });
+            },
+        )
+}
+
+/// Writes the element stored at (expert, row, column) to the storage index `to`, all else zero.
+fn rearrange(map: &Map, tensor: &mut Tensor, to: impl Fn(usize, usize, usize) -> Option<usize>) {
+    let grid = map.grid;
+    let before = tensor.bytes().to_vec();
+    tensor.bytes_mut().fill(0);
+    for e in 0..map.experts.physical_len() {
+        for r in 0..grid.rows {
+            for c in 0..grid.cols {
+                let code = grid.read(&before, grid.address(grid.index(e, r, c)));
+                if let Some(index) = to(e, r, c) {
+                    grid.write(tensor.bytes_mut(), grid.address(index), code);
+                }
+            }
+        }
+    }
+}
+
+/// Applies `change` to the tensors of `roles` on every rank; whether a byte changed.
+fn each(
+    plan: &Plan,
+    packed: &mut PackedInputs,
+    roles: &[Role],
+    change: impl Fn(&Map, &mut Tensor),
+) -> bool {
+    let mut changed = false;
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        for &role in roles {
+            if let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) {
+                let before = tensor.clone();
+                change(&map, tensor);
+                changed |= *tensor != before;
+            }
+        }
+    }
+    changed
+}
