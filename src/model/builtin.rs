@@ -14,6 +14,7 @@ const DATA: &str = include_str!("data/models.toml");
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
+    /// The organisation that publishes it, empty when none does.
     org: String,
     #[serde(default)]
     aliases: Vec<String>,
@@ -69,7 +70,9 @@ fn shipped() -> &'static Shipped {
         for (at, entry) in table.model.iter().enumerate() {
             for name in std::iter::once(&entry.name).chain(&entry.aliases) {
                 names.push((name.clone(), at));
-                names.push((format!("{}/{name}", entry.org), at));
+                if !entry.org.is_empty() {
+                    names.push((format!("{}/{name}", entry.org), at));
+                }
             }
         }
         Shipped {

@@ -15,14 +15,14 @@ pub enum ModelError {
         given: String,
     },
     /// Neither a file nor a built-in name.
-    #[error("{given}: no such file or directory, and no built-in model has that name{}; built in: {}", hint(.near), .names.join(", "))]
+    #[error("{given}: no such file or directory, and no built-in model has that name{}; `padproof list models` names all {known}", hint(.near))]
     NoModel {
         /// The argument.
         given: String,
         /// The nearest built-in name.
         near: Option<String>,
-        /// Every built-in name.
-        names: Vec<String>,
+        /// How many there are.
+        known: usize,
     },
     /// The file could not be read.
     #[error("{file}: {source}")]

@@ -88,7 +88,6 @@ fn missing(given: &str) -> ModelError {
             given: format!("`{}`", cut(given, 400).escape_debug()),
         };
     }
-    let names: Vec<String> = builtin::builtin().iter().map(|m| m.name.clone()).collect();
     let all = builtin::names();
     let lower: Vec<String> = all
         .iter()
@@ -101,7 +100,7 @@ fn missing(given: &str) -> ModelError {
     ModelError::NoModel {
         given: cut(given, 400).escape_debug().to_string(),
         near,
-        names,
+        known: builtin::builtin().len(),
     }
 }
 

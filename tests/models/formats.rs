@@ -109,6 +109,21 @@ fn quantisation_methods_become_formats() {
     );
 }
 
+/// Laguna-S-2.1-FP8: blocks by strategy, shared experts left out by a pattern.
+#[test]
+fn block_strategies_and_patterns_of_compressed_tensors_are_read() {
+    use WeightFormat::{Bf16, Fp8Block};
+    formats(
+        json!({"quant_method": "compressed-tensors", "format": "float-quantized",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+                "block_structure": [128, 128], "group_size": null, "num_bits": 8,
+                "strategy": "block", "symmetric": true, "type": "float"}}},
+            "ignore": ["lm_head", "re:.*\\.mlp\\.gate$",
+                "re:.*\\.mlp\\.shared_expert\\.down_proj$"]}),
+        [Fp8Block, Bf16, Fp8Block],
+    );
+}
+
 #[test]
 fn a_quantisation_without_a_format_is_refused() {
     let refused = |entry: Value, word: &str| {

@@ -345,6 +345,12 @@ fn files_and_shipped_models_agree() {
         ("google--gemma-4-26B-A4B", "google/gemma-4-26b-a4b"),
         ("mistralai--Mixtral-8x7B-v0.1", "Mixtral-8x7B-v0.1"),
         ("openai--gpt-oss-20b", "gpt-oss-20b"),
+        ("Qwen--Qwen3.5-35B-A3B", "Qwen/Qwen3.6-35B-A3B"),
+        ("deepseek-ai--DeepSeek-V4-Pro", "DeepSeek-V4-Pro"),
+        ("moonshotai--Kimi-K2-Instruct", "Kimi-K2"),
+        ("moonshotai--Kimi-K3", "Kimi-K3"),
+        ("MiniMaxAI--MiniMax-M2.5", "MiniMax-M2"),
+        ("XiaomiMiMo--MiMo-V2-Flash", "MiMo-V2-Flash"),
     ] {
         let Some(read) = real(file) else { return };
         let shipped = load(name).unwrap();
@@ -356,6 +362,83 @@ fn files_and_shipped_models_agree() {
             ..read.unwrap()
         };
         assert_eq!(same, shipped);
+    }
+}
+
+#[test]
+fn what_is_not_verified_says_so() {
+    let of = |grade| builtin().iter().filter(move |m| m.grade == grade);
+    assert!(of(Grade::Verified).count() >= 57);
+    for model in of(Grade::Memory).chain(of(Grade::ClassDefault)) {
+        let label = model.grade.name();
+        assert!(
+            ["memory", "class-default"].contains(&label),
+            "{}",
+            model.name
+        );
+    }
+    // facts/upstream-padding.md 4.1: a status of "mem", and of a class default only.
+    let names = |grade| of(grade).map(|m| m.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(
+        names(Grade::Memory),
+        [
+            "Qwen2-57B-A14B",
+            "MiniMax-Text-01",
+            "Jamba-1.5-Large",
+            "Arctic",
+            "Ring-1T"
+        ]
+    );
+    assert_eq!(
+        names(Grade::ClassDefault),
+        [
+            "NemotronH-default",
+            "Kimi-Linear-48B-A3B",
+            "Laguna-XS.2",
+            "Mellum-default",
+            "Inkling-2-default",
+            "privacy-filter-default"
+        ]
+    );
+}
+
+/// facts/upstream-padding.md 4.1, read by hand: hidden, width, experts, top-k.
+#[test]
+fn sizes_of_shipped_models_are_those_of_the_facts() {
+    for (name, sizes) in [
+        ("Qwen3-Coder-480B", [6144, 2560, 160, 8]),
+        ("Qwen1.5-MoE-A2.7B", [2048, 1408, 60, 4]),
+        ("Qwen3-Next-80B-A3B", [2048, 512, 512, 10]),
+        ("GLM-4.5-Air", [4096, 1408, 128, 8]),
+        ("GLM-4.7-Flash", [2048, 1536, 64, 4]),
+        ("DeepSeek-V2-Lite", [2048, 1408, 64, 6]),
+        ("DeepSeek-V4-Flash", [4096, 2048, 256, 6]),
+        ("Kimi-K3", [3584, 3072, 896, 16]),
+        ("MiniMax-M3", [6144, 3072, 128, 4]),
+        ("Mixtral-8x22B", [6144, 16384, 8, 2]),
+        ("Llama-4-Maverick", [5120, 8192, 128, 1]),
+        ("Granite-4.0-H-Small", [4096, 768, 72, 10]),
+        ("Phi-3.5-MoE", [4096, 6400, 16, 2]),
+        ("DBRX", [6144, 10752, 16, 4]),
+        ("Grok-1", [6144, 32768, 8, 2]),
+        ("Ernie-4.5-21B-A3B", [2560, 1536, 64, 6]),
+        ("Hunyuan-Large", [6400, 18304, 16, 1]),
+        ("Hy3", [4096, 1536, 192, 8]),
+        ("Step-3", [7168, 5120, 48, 3]),
+        ("Step-3.5-Flash", [4096, 1280, 288, 8]),
+        ("LongCat-Flash", [6144, 2048, 512, 12]),
+        ("Ling-flash-2.0", [4096, 1024, 256, 8]),
+        ("dots.llm1", [4096, 1408, 128, 6]),
+        ("Laguna-S-2.1", [3072, 1024, 256, 10]),
+        ("LFM2-8B-A1B", [2048, 1792, 32, 4]),
+        ("K2-Horizon-375B", [6144, 1792, 192, 8]),
+    ] {
+        let m = load(name).unwrap();
+        assert_eq!(
+            [m.hidden, m.intermediate, m.experts, m.top_k],
+            sizes,
+            "{name}"
+        );
     }
 }
 
