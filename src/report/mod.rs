@@ -2,6 +2,7 @@
 //!
 //! It must not decide verdicts, and writes only to what it is given. Layer 10.
 
+mod advice;
 mod block;
 mod codes;
 mod concise;

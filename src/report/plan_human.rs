@@ -2,6 +2,7 @@
 //!
 //! It must not decide anything. Layer 10.
 
+use super::advice;
 use super::grid::{grid, sentence};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
@@ -42,7 +43,7 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     if let Some(found) = first {
         writeln!(out, "\nwhat a code means: padproof explain {}", found.code)?;
     }
-    advice(survey, out)
+    advice::human(survey, width, out)
 }
 
 /// The model's facts in a few lines.
@@ -178,28 +179,6 @@ fn findings(
         }
     }
     Ok(())
-}
-
-fn advice(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
-    if survey.aligned.is_empty() {
-        return Ok(());
-    }
-    let degrees = |list: &[u64]| {
-        if list.is_empty() {
-            return "none up to 64".to_owned();
-        }
-        let words: Vec<String> = list.iter().map(u64::to_string).collect();
-        words.join(", ")
-    };
-    writeln!(out, "\ntp without padding, routed experts")?;
-    for (rule, list) in &survey.aligned {
-        writeln!(out, "  {rule}: {}", degrees(list))?;
-    }
-    writeln!(
-        out,
-        "  every rule above: {}",
-        degrees(&survey.aligned_by_all())
-    )
 }
 
 /// Writes one plan in full: its sizes, ranks, tensors and findings.

@@ -2,11 +2,13 @@
 //!
 //! It must not decide anything. Layer 10.
 
+use super::advice;
 use crate::model::Model;
 use crate::plan::{Parallel, RankPlan, TensorPlan, Violation};
 use crate::rule::Status;
 use crate::run::{Survey, Surveyed};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -63,6 +65,11 @@ struct OnePlan<'a> {
 struct Advice<'a> {
     aligned_tp: Vec<u64>,
     per_rule: BTreeMap<&'a str, &'a [u64]>,
+    /// Those of `aligned_tp` that the rest of the model takes.
+    aligned_usable_tp: Vec<u64>,
+    usable_tp: &'a [u64],
+    limits: &'a [String],
+    rules: Vec<Value>,
 }
 
 /// Writes the survey as one JSON object.
@@ -92,6 +99,10 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
                 .iter()
                 .map(|(rule, list)| (rule.as_str(), list.as_slice()))
                 .collect(),
+            aligned_usable_tp: advice::common(survey),
+            usable_tp: &survey.advice.usable,
+            limits: &survey.advice.limits,
+            rules: advice::rules_json(survey),
         },
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;

@@ -2,6 +2,7 @@
 //!
 //! It must not decide anything. Layer 10.
 
+use super::advice;
 use super::words::{percent, plain};
 use crate::run::Survey;
 use std::io::{self, Write};
@@ -64,17 +65,29 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             )?;
         }
     }
-    if !survey.aligned.is_empty() {
-        let all: Vec<String> = survey.aligned_by_all().iter().map(u64::to_string).collect();
-        let degrees = if all.is_empty() {
-            "none up to 64".to_owned()
-        } else {
-            all.join(", ")
-        };
+    if !survey.advice.rules.is_empty() {
         writeln!(
             out,
-            "\nTP without padding under every current rule: {degrees}"
+            "\nTP without padding under every current rule, for {}: {}",
+            survey.advice.limits.join(", "),
+            advice::degrees(&advice::common(survey))
         )?;
+    }
+    for one in survey
+        .advice
+        .rules
+        .iter()
+        .filter(|one| !one.instead.is_empty())
+    {
+        writeln!(
+            out,
+            "\nInstead of `{}` ({}):\n",
+            one.rule,
+            one.verdict.name()
+        )?;
+        for way in advice::ways(one) {
+            writeln!(out, "- {}", escaped(&way))?;
+        }
     }
     Ok(())
 }

@@ -34,6 +34,24 @@ pub(super) fn percent(millionths: u64) -> String {
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
+/// Bytes in the largest unit that leaves a whole part, with one decimal.
+pub(super) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if number < 1 << 10 {
+        return format!("{number} bytes");
+    }
+    let mut scaled = number as f64 / 1024.0;
+    let mut unit = UNITS[0];
+    for next in &UNITS[1..] {
+        if scaled < 1024.0 {
+            break;
+        }
+        scaled /= 1024.0;
+        unit = next;
+    }
+    format!("{scaled:.1} {unit}")
+}
+
 /// Text from a file without what would move a terminal's cursor or begin a new line.
 pub fn plain(text: &str) -> String {
     let safe = |c: char| if c.is_control() { ' ' } else { c };
@@ -57,5 +75,8 @@ mod tests {
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_234_567), "1 234 567");
         assert_eq!(percent(15_609), "1.56%");
+        assert_eq!(bytes(1023), "1023 bytes");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
     }
 }

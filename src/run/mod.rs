@@ -2,6 +2,9 @@
 //!
 //! It must not format text or print. Layer 9.
 
+mod advice;
+#[cfg(test)]
+mod advice_tests;
 mod check;
 mod counts;
 mod coverage;
@@ -17,6 +20,7 @@ mod mutants;
 mod survey;
 mod table;
 
+pub use advice::{ADVICE_TP_MAX, Advice, Instead, RuleAdvice, Way, usable};
 pub use check::{SUBJECT, check, shrink};
 pub use counts::{Counts, Group, Kind};
 pub use coverage::{COVERAGE, Coverage};

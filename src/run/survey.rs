@@ -2,6 +2,7 @@
 //!
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
+use super::Advice;
 use crate::model::Model;
 use crate::plan::{Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer};
 use crate::rule::{Rule, RuleError, Rules, Status};
@@ -50,6 +51,8 @@ pub struct Survey {
     pub plans: Vec<Surveyed>,
     /// TP degrees up to 64 that need no padding, per current rule of the routed layer.
     pub aligned: Vec<(String, Vec<u64>)>,
+    /// What else could be done; empty when the query does not ask.
+    pub advice: Advice,
     /// Whether a rule named in the query does not run the model: it refuses, cannot represent it,
     /// or is wrong. Historical rules count only when named exactly.
     pub named_fails: bool,
@@ -134,6 +137,7 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
         parallel: query.parallel,
         plans: Vec::new(),
         aligned: Vec::new(),
+        advice: Advice::default(),
         named_fails: false,
     };
     for part in &parts {
@@ -155,6 +159,9 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
                 wrong: rule.wrong.clone(),
             });
         }
+    }
+    if query.advice {
+        survey.advice = Advice::of(model, &survey.plans, rules, query.parallel);
     }
     Ok(survey)
 }

@@ -83,6 +83,60 @@ fn plan_json_has_the_fields_that_others_rely_on() {
     }
 }
 
+/// facts/reports.md B06: 192 wide shards of 1536 in blocks of 128.
+#[test]
+fn advice_is_usable_and_says_what_it_costs() {
+    let args = [
+        "plan",
+        "Qwen3-235B-A22B",
+        "--tp",
+        "8",
+        "--weights",
+        "fp8-block",
+    ];
+    let args = [&args[..], &["--rule", "sglang.triton.fp8-block"]].concat();
+    let human = text(&ends(&args, 1).stdout);
+    for line in [
+        "sglang.triton.fp8-block: 1, 2, 4\n",
+        "for 64 attention heads, 4 key-value heads, 151936 words of vocabulary",
+        "instead of sglang.triton.fp8-block at tp 8, ep 1 (unrepresentable)",
+        "tp 4: fits 384\n",
+        "ep 2: fits 384\n",
+        "scales repeated on a grid of 64, without loss, if the kernel takes it: fits 192, ",
+        "checkpoint padded to 2048 before it is served: fits 192 -> 256, 33.33% more arithmetic, 70.5 GiB more memory",
+    ] {
+        assert!(human.contains(line), "no `{line}` in\n{human}");
+    }
+    let json = ends(&[&args[..], &["--format", "json"]].concat(), 1);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let advice = &json["advice"];
+    assert_eq!(advice["aligned_tp"], json!([1, 2, 3, 4, 6, 12]));
+    assert_eq!(advice["aligned_usable_tp"], json!([1, 2, 4]));
+    let rule = &advice["rules"][0];
+    assert_eq!(rule["aligned_tp"], json!([1, 2, 4]));
+    let ways: Vec<_> = rule["instead"].as_array().unwrap().iter().collect();
+    let words: Vec<_> = ways
+        .iter()
+        .map(|way| way["way"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        words,
+        ["tp", "ep", "finer-scales", "requantise", "pad-offline"]
+    );
+    for key in [
+        "tp",
+        "ep",
+        "verdict",
+        "width",
+        "width_padded",
+        "extra_bytes",
+        "extra_arithmetic",
+        "lossless",
+    ] {
+        assert!(!ways[0][key].is_null(), "instead[].{key}");
+    }
+}
+
 #[test]
 fn the_stride_pad_follows_its_environment_variable() {
     let plan = |value: &str| {

@@ -1,0 +1,404 @@
+//! What else could be done with a model on so many ranks: degrees without padding, and ways
+//! around a plan that pads, each with what it costs.
+//!
+//! It must not format text, or decide anything that `plan` decides. Layer 9.
+
+use super::Surveyed;
+use crate::model::Model;
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, layers, plan_layer};
+use crate::rule::{Rule, Rules, Status};
+use crate::terms::{Extent, LayerKind, Split, WeightFormat};
+use serde::Serialize;
+
+/// Largest TP degree that advice looks at.
+pub const ADVICE_TP_MAX: u64 = 64;
+/// Vocabularies are rounded up to a multiple of this before they are cut (vLLM's default; SGLang's
+/// is the same).
+const VOCABULARY_GRANULE: u64 = 64;
+/// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
+const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
+/// The smallest block that scales may be repeated at (facts/upstream-padding.md 1.3 V9).
+const REFINE_MIN: u64 = 32;
+
+/// A kind of way around a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Another number of ranks.
+    Tp,
+    /// Whole experts on each rank, or on fewer ranks each.
+    Ep,
+    /// Another rule on the same ranks.
+    Backend,
+    /// Scales repeated on a finer grid, without loss.
+    FinerScales,
+    /// Quantised again after the split, so that blocks begin where the rank does.
+    Requantise,
+    /// Zero channels added to the checkpoint, once, before it is served.
+    PadOffline,
+}
+
+impl Way {
+    /// The word used in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::Tp => "tp",
+            Way::Ep => "ep",
+            Way::Backend => "backend",
+            Way::FinerScales => "finer-scales",
+            Way::Requantise => "requantise",
+            Way::PadOffline => "pad-offline",
+        }
+    }
+}
+
+/// One way around a plan, and what it costs against unpadded weights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Instead {
+    /// What is done.
+    pub way: Way,
+    /// The rule.
+    pub rule: String,
+    /// Ranks.
+    pub tp: u64,
+    /// Expert-parallel groups.
+    pub ep: u64,
+    /// The verdict then.
+    pub verdict: Fit,
+    /// Largest logical width of a rank.
+    pub width: u64,
+    /// Width of every rank's buffers.
+    pub width_padded: u64,
+    /// The size that the way is about: the scale block, or the checkpoint's new width.
+    pub size: Option<u64>,
+    /// Bytes of the experts' weights beyond the unpadded ones, all ranks and layers; with finer
+    /// scales also those of the scales.
+    pub extra_bytes: u64,
+    /// Multiplications beyond the unpadded ones, in millionths.
+    #[serde(skip)]
+    pub extra_arithmetic: u64,
+    /// Whether every weight keeps its value.
+    pub lossless: bool,
+}
+
+/// Advice about one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleAdvice {
+    /// The rule.
+    pub rule: String,
+    /// Its verdict on the ranks asked about.
+    pub verdict: Fit,
+    /// Usable degrees that need no padding.
+    pub aligned: Vec<u64>,
+    /// The usable degree above 1 that pads least.
+    pub cheapest: Option<Instead>,
+    /// Ways around, when the plan does not fit as it is.
+    pub instead: Vec<Instead>,
+}
+
+/// Advice about a model's routed experts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// Degrees up to 64 that the rest of the model takes.
+    pub usable: Vec<u64>,
+    /// What bounds them, and what is not known, a clause each.
+    pub limits: Vec<String>,
+    /// By rule, as in the survey.
+    pub rules: Vec<RuleAdvice>,
+}
+
+impl Advice {
+    /// About every current rule of the routed layer among `plans`.
+    pub(super) fn of(model: &Model, plans: &[Surveyed], rules: &Rules, parallel: Parallel) -> Self {
+        let routed = layers(model, 1)
+            .into_iter()
+            .find(|p| p.kind == LayerKind::Routed);
+        let Some(part) = routed else {
+            return Advice::default();
+        };
+        let mut advice = Advice {
+            usable: usable(model),
+            limits: limits(model),
+            rules: Vec::new(),
+        };
+        let current =
+            |one: &&Surveyed| one.plan.layer == LayerKind::Routed && one.status == Status::Current;
+        let others: Vec<&Surveyed> = plans.iter().filter(current).collect();
+        for one in &others {
+            let Ok(rule) = rules.get(&one.plan.rule) else {
+                continue;
+            };
+            let about = About {
+                model,
+                part: &part,
+                rule,
+                parallel,
+            };
+            advice
+                .rules
+                .push(about.advice(&one.plan, &advice.usable, &others));
+        }
+        advice
+    }
+}
+
+/// Degrees that the model's other parts take: query heads cut equally, key-value heads cut
+/// equally or repeated, the vocabulary after rounding.
+pub fn usable(model: &Model) -> Vec<u64> {
+    let heads = |tp: u64| model.attention_heads.is_none_or(|n| n.is_multiple_of(tp));
+    let kv = |tp: u64| {
+        let fits = |n: u64| n.is_multiple_of(tp) || (n > 0 && tp.is_multiple_of(n));
+        model.kv_heads.is_none_or(fits)
+    };
+    let words = |tp: u64| {
+        let padded = |n: u64| {
+            n.div_ceil(VOCABULARY_GRANULE)
+                .saturating_mul(VOCABULARY_GRANULE)
+        };
+        model.vocab.is_none_or(|n| padded(n).is_multiple_of(tp))
+    };
+    let takes = |tp: &u64| heads(*tp) && kv(*tp) && words(*tp);
+    (1..=ADVICE_TP_MAX).filter(takes).collect()
+}
+
+fn limits(model: &Model) -> Vec<String> {
+    let parts = [
+        ("attention heads", model.attention_heads),
+        ("key-value heads", model.kv_heads),
+        ("words of vocabulary", model.vocab),
+    ];
+    let known = parts
+        .iter()
+        .filter_map(|(what, n)| n.map(|n| format!("{n} {what}")));
+    let unknown = parts.iter().filter(|(_, n)| n.is_none());
+    known
+        .chain(unknown.map(|(what, _)| format!("unknown {what}")))
+        .collect()
+}
+
+/// What one rule is asked about.
+struct About<'a> {
+    model: &'a Model,
+    part: &'a LayerSpec,
+    rule: &'a Rule,
+    parallel: Parallel,
+}
+
+impl About<'_> {
+    fn plan(&self, parallel: Parallel) -> Option<Plan> {
+        plan_layer(self.part, parallel, self.rule, &[]).ok()
+    }
+
+    fn advice(&self, plan: &Plan, usable: &[u64], others: &[&Surveyed]) -> RuleAdvice {
+        let ep = self.parallel.ep.max(1);
+        let tried = usable.iter().filter(|tp| tp.is_multiple_of(ep));
+        let plans: Vec<Plan> = tried
+            .filter_map(|&tp| {
+                self.plan(Parallel {
+                    tp,
+                    ..self.parallel
+                })
+            })
+            .collect();
+        let fits = |plan: &&Plan| plan.fit == Fit::Fits;
+        let aligned: Vec<u64> = plans.iter().filter(fits).map(|p| p.parallel.tp).collect();
+        let padded = |plan: &&Plan| plan.fit == Fit::Padded && plan.parallel.tp > 1;
+        let cheapest = plans
+            .iter()
+            .filter(padded)
+            .min_by_key(|p| (p.overhead_millionths, std::cmp::Reverse(p.parallel.tp)))
+            .map(|plan| self.instead(Way::Tp, plan));
+        let instead = match plan.fit {
+            Fit::Fits => Vec::new(),
+            _ => self.ways(plan, &aligned, others),
+        };
+        RuleAdvice {
+            rule: self.rule.id.clone(),
+            verdict: plan.fit,
+            aligned,
+            cheapest,
+            instead,
+        }
+    }
+
+    fn instead(&self, way: Way, plan: &Plan) -> Instead {
+        Instead {
+            way,
+            rule: plan.rule.clone(),
+            tp: plan.parallel.tp,
+            ep: plan.parallel.ep,
+            verdict: plan.fit,
+            width: plan.width,
+            width_padded: plan.width_padded,
+            size: None,
+            extra_bytes: share(self.weight_bytes(), plan.overhead_millionths),
+            extra_arithmetic: plan.overhead_millionths,
+            lossless: true,
+        }
+    }
+
+    /// Bytes of the unpadded, unsharded expert weights of all layers, scales left out.
+    fn weight_bytes(&self) -> u64 {
+        let halves = self.part.activation.halves().saturating_add(1);
+        let sizes = [
+            self.part.experts,
+            halves,
+            self.part.intermediate,
+            self.part.hidden,
+            self.model.moe_layers,
+        ];
+        let elements = sizes.iter().fold(1u64, |all, n| all.saturating_mul(*n));
+        share_of(elements, self.part.weight.element().bits(), 8)
+    }
+
+    fn ways(&self, plan: &Plan, aligned: &[u64], others: &[&Surveyed]) -> Vec<Instead> {
+        let mut all = Vec::new();
+        let asked = self.parallel.tp;
+        let below = aligned.iter().rev().find(|tp| **tp < asked);
+        let above = aligned.iter().find(|tp| **tp > asked);
+        for tp in below.into_iter().chain(above) {
+            let other = self.plan(Parallel {
+                tp: *tp,
+                ..self.parallel
+            });
+            all.extend(other.map(|plan| self.instead(Way::Tp, &plan)));
+        }
+        all.extend(self.expert_parallel(plan));
+        all.extend(self.backend(plan, others));
+        all.extend(self.finer_scales(plan));
+        let offline = self.pad_offline(plan);
+        let straddles = plan
+            .violations
+            .iter()
+            .any(|v| v.code == "PP103" || v.code == "PP104");
+        if let (Some(way), true) = (&offline, straddles) {
+            all.push(Instead {
+                way: Way::Requantise,
+                size: None,
+                lossless: false,
+                ..way.clone()
+            });
+        }
+        all.extend(offline);
+        all
+    }
+
+    /// The fewest groups of experts that need no padding, else those that pad least.
+    fn expert_parallel(&self, plan: &Plan) -> Option<Instead> {
+        let Parallel { tp, ep } = self.parallel;
+        let more = (ep.saturating_add(1)..=tp.min(1 << 10))
+            .filter(|ep| tp.is_multiple_of(*ep) && self.part.experts.is_multiple_of(*ep));
+        let plans = more.filter_map(|ep| self.plan(Parallel { tp, ep }));
+        plans
+            .filter(|other| better(other, plan))
+            .min_by_key(|other| (other.fit, other.overhead_millionths, other.parallel.ep))
+            .map(|other| self.instead(Way::Ep, &other))
+    }
+
+    /// The best other rule on the same ranks, of the same stack if it is as good.
+    fn backend(&self, plan: &Plan, others: &[&Surveyed]) -> Option<Instead> {
+        let foreign = |id: &str| !id.starts_with(&format!("{}.", self.rule.stack));
+        others
+            .iter()
+            .map(|one| &one.plan)
+            .filter(|other| other.rule != plan.rule && better(other, plan))
+            .min_by_key(|o| (o.fit, o.overhead_millionths, foreign(&o.rule)))
+            .map(|other| self.instead(Way::Backend, other))
+    }
+
+    /// The checkpoint's scales repeated on the finest grid that a shard's start asks for.
+    fn finer_scales(&self, plan: &Plan) -> Option<Instead> {
+        let fixed = [
+            WeightFormat::Mxfp4,
+            WeightFormat::Mxfp8,
+            WeightFormat::Nvfp4,
+        ];
+        let straddles = plan.violations.iter().any(|v| v.code == "PP103");
+        if !straddles || fixed.contains(&self.part.weight) {
+            return None;
+        }
+        let mut finer = self.rule.clone();
+        finer.scale.refine = true;
+        finer.refuse.clear();
+        if finer.split == Split::Error {
+            finer.split = Split::Floor;
+        }
+        let refined = plan_layer(self.part, self.parallel, &finer, &[]).ok()?;
+        let block = refined.w2_scale.map(|scale| scale.col_block)?;
+        if refined.fit > Fit::Padded || block < REFINE_MIN {
+            return None;
+        }
+        let scales = |plan: &Plan| {
+            let held = plan.tensors.iter().filter(|t| t.name.ends_with("_scale"));
+            held.fold(0u64, |all, t| all.saturating_add(t.bytes))
+        };
+        let grown = scales(&refined).saturating_sub(scales(plan));
+        let grown = grown
+            .saturating_mul(self.parallel.tp)
+            .saturating_mul(self.model.moe_layers);
+        let way = self.instead(Way::FinerScales, &refined);
+        Some(Instead {
+            size: Some(block),
+            extra_bytes: way.extra_bytes.saturating_add(grown),
+            ..way
+        })
+    }
+
+    /// The narrowest checkpoint that the rule takes on these ranks without padding.
+    fn pad_offline(&self, plan: &Plan) -> Option<Instead> {
+        let ranks = self.parallel.tp.checked_div(self.parallel.ep)?;
+        let share = self.part.intermediate.div_ceil(ranks.max(1));
+        let block = match self.part.weight.scale().map(|grid| grid.cols) {
+            Some(Extent::Block(block)) => block,
+            Some(Extent::All) | None => 1,
+        };
+        let mut widths: Vec<u64> = GRANULES
+            .iter()
+            .map(|granule| {
+                share
+                    .div_ceil((*granule).max(block))
+                    .saturating_mul((*granule).max(block))
+            })
+            .collect();
+        widths.sort_unstable();
+        widths.dedup();
+        for width in widths {
+            let intermediate = width.checked_mul(ranks)?;
+            let spec = LayerSpec {
+                intermediate,
+                ..self.part.clone()
+            };
+            let padded = plan_layer(&spec, self.parallel, self.rule, &[]).ok()?;
+            if padded.fit != Fit::Fits || intermediate <= self.part.intermediate {
+                continue;
+            }
+            let extra = u128::from(intermediate - self.part.intermediate) * 1_000_000
+                / u128::from(self.part.intermediate);
+            let extra = u64::try_from(extra).unwrap_or(u64::MAX);
+            let way = self.instead(Way::PadOffline, &padded);
+            return Some(Instead {
+                width: plan.width,
+                size: Some(intermediate),
+                extra_bytes: share_of(self.weight_bytes(), extra, 1_000_000),
+                extra_arithmetic: extra,
+                ..way
+            });
+        }
+        None
+    }
+}
+
+/// Whether a plan is worth naming instead of another: it runs, and pads less or at all.
+fn better(other: &Plan, plan: &Plan) -> bool {
+    let key = |plan: &Plan| (plan.fit, plan.overhead_millionths);
+    other.fit <= Fit::Padded && key(other) < key(plan)
+}
+
+pub(super) fn share(whole: u64, millionths: u64) -> u64 {
+    share_of(whole, millionths, 1_000_000)
+}
+
+fn share_of(whole: u64, part: u64, of: u64) -> u64 {
+    let product = u128::from(whole) * u128::from(part) / u128::from(of.max(1));
+    u64::try_from(product).unwrap_or(u64::MAX)
+}

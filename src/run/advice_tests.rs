@@ -1,0 +1,124 @@
+//! What is advised, against the reports.
+
+use super::advice::share;
+use super::{Instead, Query, Survey, Way, survey, usable};
+use crate::plan::{Fit, Parallel};
+use crate::rule::Rules;
+use crate::terms::WeightFormat;
+
+fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
+    let mut model = crate::model::load(name).unwrap();
+    model.quant = crate::model::Quant::none(format);
+    let query = Query {
+        parallel: Parallel { tp, ep: 1 },
+        tokens: 1,
+        rule: Some(rule),
+        backend: None,
+        layer: None,
+        env: &[],
+        advice: true,
+    };
+    survey(&model, Rules::builtin(), &query).unwrap()
+}
+
+fn way(survey: &Survey, way: Way) -> Option<&Instead> {
+    survey.advice.rules[0].instead.iter().find(|i| i.way == way)
+}
+
+/// facts/reports.md B20: 768 in groups of 128 and 32 heads leave 1 and 2.
+#[test]
+fn degrees_that_do_not_divide_the_heads_are_not_advised() {
+    let model = crate::model::load("Qwen3-30B-A3B").unwrap();
+    assert_eq!(usable(&model), [1, 2, 4, 8, 16, 32]);
+    let found = asked(
+        "Qwen3-30B-A3B",
+        WeightFormat::Fp8Block,
+        "sglang.triton.fp8-block",
+        4,
+    );
+    assert_eq!(found.advice.rules[0].aligned, [1, 2]);
+    assert!(found.aligned.iter().any(|(_, list)| list.contains(&3)));
+}
+
+#[test]
+fn vocabularies_are_rounded_before_they_are_cut() {
+    let mut model = crate::model::load("NemotronH-default").unwrap();
+    assert_eq!(usable(&model).len(), 64);
+    model.vocab = Some(100);
+    // 128 words after rounding.
+    assert_eq!(usable(&model), [1, 2, 4, 8, 16, 32, 64]);
+    model.kv_heads = Some(2);
+    model.attention_heads = Some(48);
+    assert_eq!(usable(&model), [1, 2, 4, 8, 16]);
+}
+
+/// facts/reports.md B06: 1536 over 8 in blocks of 128: TP 4, EP, or a grid of 64.
+#[test]
+fn a_straddling_shard_is_told_every_way_out() {
+    let found = asked(
+        "Qwen3-235B-A22B",
+        WeightFormat::Fp8Block,
+        "sglang.triton.fp8-block",
+        8,
+    );
+    let tp = way(&found, Way::Tp).unwrap();
+    assert_eq!((tp.tp, tp.verdict, tp.extra_bytes), (4, Fit::Fits, 0));
+    let ep = way(&found, Way::Ep).unwrap();
+    assert_eq!((ep.ep, ep.verdict, ep.extra_arithmetic), (2, Fit::Fits, 0));
+    let finer = way(&found, Way::FinerScales).unwrap();
+    assert_eq!(
+        (finer.size, finer.lossless, finer.extra_arithmetic),
+        (Some(64), true, 0)
+    );
+    assert!(finer.extra_bytes > 0);
+    let offline = way(&found, Way::PadOffline).unwrap();
+    assert_eq!(
+        (offline.size, offline.extra_arithmetic),
+        (Some(2048), 333_333)
+    );
+    // 128 experts of 3 x 1536 x 4096 bytes in 94 layers, a third more.
+    let bytes = 128 * 3 * 1536 * 4096 * 94;
+    assert_eq!(offline.extra_bytes, share(bytes, 333_333));
+    assert!(!way(&found, Way::Requantise).unwrap().lossless);
+}
+
+#[test]
+fn the_cheapest_padded_degree_is_named() {
+    let found = asked(
+        "Nemotron-3-Nano-30B-A3B",
+        WeightFormat::Fp8,
+        "sglang.flashinfer_trtllm.fp8",
+        8,
+    );
+    let advice = &found.advice.rules[0];
+    assert_eq!(advice.aligned, Vec::<u64>::new());
+    // 1856 = 14.5 * 128: every usable degree above 1 pads to 2048.
+    let cheapest = advice.cheapest.as_ref().unwrap();
+    assert_eq!((cheapest.tp, cheapest.extra_arithmetic), (16, 103_448));
+}
+
+#[test]
+fn a_plan_that_fits_needs_no_way_around() {
+    let found = asked("GLM-4.7", WeightFormat::Bf16, "sglang.triton.bf16", 8);
+    assert_eq!(found.advice.rules[0].instead, []);
+}
+
+#[test]
+fn another_backend_is_named_when_it_pads_less() {
+    let found = asked("GLM-4.7", WeightFormat::Bf16, "sglang.*.bf16", 8);
+    let trtllm = found
+        .advice
+        .rules
+        .iter()
+        .find(|r| r.rule.contains("trtllm"))
+        .unwrap();
+    let other = trtllm
+        .instead
+        .iter()
+        .find(|i| i.way == Way::Backend)
+        .unwrap();
+    assert_eq!(
+        (other.rule.as_str(), other.verdict),
+        ("sglang.triton.bf16", Fit::Fits)
+    );
+}
