@@ -383,6 +383,19 @@ words! {
         Shared = "shared",
         /// Dense layers, split over all TP ranks.
         Dense = "dense",
+        /// The experts of multi-token-prediction layers, split as the routed ones.
+        Draft = "draft",
+    }
+}
+
+impl LayerKind {
+    /// The kind whose rules it follows: draft layers are loaded by the code of the routed ones.
+    pub const fn follows(self) -> LayerKind {
+        match self {
+            LayerKind::Routed | LayerKind::Draft => LayerKind::Routed,
+            LayerKind::Shared => LayerKind::Shared,
+            LayerKind::Dense => LayerKind::Dense,
+        }
     }
 }
 

@@ -108,7 +108,7 @@ fn table(model: &Model) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for rule in Rules::builtin().iter() {
         for mut part in layers(model, 1) {
-            if !rule.layers.contains(&part.kind) {
+            if !rule.layers.contains(&part.kind.follows()) {
                 continue;
             }
             // The model's own format where the rule takes it, else the rule's first.

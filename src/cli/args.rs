@@ -83,7 +83,7 @@ pub(super) struct PlanArgs {
     /// Plan as if the routed experts were stored in this format (see `padproof list formats`)
     #[arg(long, value_name = "FORMAT")]
     pub(super) weights: Option<WeightFormat>,
-    /// Only this part of the model: routed, shared or dense
+    /// Only this part of the model: routed, shared, dense or draft
     #[arg(long, value_name = "PART")]
     pub(super) layer: Option<LayerKind>,
     /// Format of the output

@@ -108,6 +108,14 @@ fn show_model(model: &Model, out: &mut dyn Write) -> io::Result<()> {
             line(out, key, width)?;
         }
     }
+    if model.mtp_layers > 0 {
+        let what = if model.draft_experts {
+            "with experts"
+        } else {
+            "without experts, or not known"
+        };
+        line(out, "draft layers", format!("{}, {what}", model.mtp_layers))?;
+    }
     line(out, "activation", model.activation)?;
     let groups = if model.groups > 1 {
         format!(", {} of {} groups", model.keep, model.groups)

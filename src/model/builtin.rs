@@ -39,6 +39,8 @@ struct Entry {
     dense: Option<u64>,
     #[serde(default)]
     mtp_layers: u64,
+    #[serde(default)]
+    draft_experts: bool,
     moe_layers: u64,
     layers: u64,
     attention_heads: Option<u64>,
@@ -104,6 +106,7 @@ fn model(e: Entry) -> Model {
         shared: e.shared,
         dense: e.dense,
         mtp_layers: e.mtp_layers,
+        draft_experts: e.draft_experts,
         moe_layers: e.moe_layers,
         layers: e.layers,
         attention_heads: e.attention_heads,

@@ -74,6 +74,8 @@ pub struct Model {
     pub dense: Option<u64>,
     /// Multi-token-prediction layers behind the model.
     pub mtp_layers: u64,
+    /// Whether those have routed experts, as far as the config says.
+    pub draft_experts: bool,
     /// Layers that have routed experts.
     pub moe_layers: u64,
     /// Layers of any kind.
@@ -115,6 +117,9 @@ pub struct Quant {
     pub shared_format: WeightFormat,
     /// Format of dense layers; that of unquantised weights when there are none.
     pub dense_format: WeightFormat,
+    /// Format of the experts of multi-token-prediction layers, where it is not the routed one's.
+    #[serde(default)]
+    pub draft_format: Option<WeightFormat>,
 }
 
 impl Quant {
@@ -127,6 +132,7 @@ impl Quant {
             group: None,
             shared_format: format,
             dense_format: format,
+            draft_format: None,
         }
     }
 }

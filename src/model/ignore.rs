@@ -20,6 +20,8 @@ const DEPTH_LIMIT: u32 = 8;
 pub(super) struct Patterns {
     layered: HashMap<u64, Vec<Pattern>>,
     general: Vec<Pattern>,
+    /// Patterns of multi-token-prediction modules that are numbered by themselves.
+    draft: Vec<Pattern>,
     /// Patterns that could not be read.
     pub(super) unread: usize,
 }
@@ -30,6 +32,17 @@ enum Pattern {
     Plain(String),
     /// `*` for any characters, `?` for one; matches from start to end.
     Wild(String),
+}
+
+impl Pattern {
+    /// Whether it covers a module's name, given between dots.
+    fn hits(&self, name: &str) -> bool {
+        match self {
+            Pattern::Plain(text) => name.contains(text),
+            // The dots around the name are for plain patterns.
+            Pattern::Wild(text) => wild(text.as_bytes(), name.trim_matches('.').as_bytes()),
+        }
+    }
 }
 
 impl Patterns {
@@ -53,6 +66,16 @@ impl Patterns {
     }
 
     fn push(&mut self, text: &str, wild: bool) {
+        if let Some(at) = text
+            .find("mtp")
+            .filter(|_| self.draft.len() < GENERAL_LIMIT)
+        {
+            let text = &text[at..];
+            self.draft.push(match wild {
+                true => Pattern::Wild(text.to_owned()),
+                false => Pattern::Plain(format!(".{text}.")),
+            });
+        }
         let Some(text) = from_layers(text) else {
             return;
         };
@@ -72,16 +95,19 @@ impl Patterns {
         }
     }
 
+    /// Whether a module `mtp.layers.0.TAIL` is covered, for any of `tails`.
+    pub(super) fn covers_draft(&self, tails: &[String]) -> bool {
+        let names = || tails.iter().map(|tail| format!(".mtp.layers.0.{tail}."));
+        self.draft
+            .iter()
+            .any(|pattern| names().any(|name| pattern.hits(&name)))
+    }
+
     /// Of `layers`, how many have a module `layers.N.TAIL` that is covered, for any of `tails`.
     pub(super) fn covered(&self, layers: &[u64], tails: &[String]) -> usize {
         if self.layered.is_empty() && self.general.is_empty() {
             return 0;
         }
-        let hit = |name: &String, pattern: &Pattern| match pattern {
-            Pattern::Plain(text) => name.contains(text),
-            // The dots around the name are for plain patterns.
-            Pattern::Wild(text) => wild(text.as_bytes(), name.trim_matches('.').as_bytes()),
-        };
         let any = |layer: u64| {
             let names: Vec<String> = tails
                 .iter()
@@ -89,7 +115,7 @@ impl Patterns {
                 .collect();
             let own = self.layered.get(&layer).into_iter().flatten();
             own.chain(&self.general)
-                .any(|pattern| names.iter().any(|name| hit(name, pattern)))
+                .any(|pattern| names.iter().any(|name| pattern.hits(name)))
         };
         layers.iter().filter(|layer| any(**layer)).count()
     }

@@ -18,6 +18,8 @@ pub(super) struct Layers {
     pub(super) total: u64,
     /// Multi-token-prediction layers behind them.
     pub(super) mtp: u64,
+    /// Whether those have experts, as far as the config says.
+    pub(super) draft: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +35,10 @@ pub(super) fn read(doc: &Doc<'_>, notes: &mut Vec<String>) -> Result<Layers, Mod
         Some((key, value)) => Some(limited(doc, key, doc.whole(key, value, 1)?)?),
         None => None,
     };
-    let (key, kinds) = match listed(doc)? {
+    let listed = listed(doc)?;
+    let mtp = mtp(doc)?;
+    let draft = mtp > 0 && draft(doc, listed.is_some(), named.unwrap_or(1), notes)?;
+    let (key, kinds) = match listed {
         Some(listed) => listed,
         None => counted(doc, named.unwrap_or(1))?,
     };
@@ -66,8 +71,31 @@ pub(super) fn read(doc: &Doc<'_>, notes: &mut Vec<String>) -> Result<Layers, Mod
         moe,
         dense,
         total,
-        mtp: mtp(doc)?,
+        mtp,
+        draft,
     })
+}
+
+/// Whether multi-token-prediction layers have experts: by their own pattern, else by the rule
+/// that the layers before them follow. A list of layers says nothing about those behind it.
+fn draft(
+    doc: &Doc<'_>,
+    listed: bool,
+    total: u64,
+    notes: &mut Vec<String>,
+) -> Result<bool, ModelError> {
+    if let Some((_, pattern)) = doc.word(&["mtp_hybrid_override_pattern"])? {
+        return Ok(pattern.contains('E'));
+    }
+    if listed {
+        notes.push(
+            "the config does not say whether the multi-token-prediction layers have experts"
+                .to_owned(),
+        );
+        return Ok(false);
+    }
+    let (_, kinds) = counted(doc, total.saturating_add(1))?;
+    Ok(kinds.last() == Some(&Kind::Moe))
 }
 
 /// Refuses more layers than can be listed.

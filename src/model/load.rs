@@ -267,6 +267,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         shared,
         dense,
         mtp_layers: layers.mtp,
+        draft_experts: layers.draft,
         moe_layers: layers.moe.len() as u64,
         layers: layers.total,
         attention_heads: doc.perhaps(&["num_attention_heads", "n_heads", "n_head"])?,

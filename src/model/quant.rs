@@ -118,6 +118,10 @@ pub(super) fn read(
     }
     let [routed, shared, dense] = found;
     let routed = stored(configs, routed)?;
+    let draft = match &entry {
+        Some(entry) if layers.draft => stored(configs, draft(entry, family, layers)?)?,
+        _ => routed,
+    };
     if method == "none" && routed.is_some() {
         method = "expert_dtype".to_owned();
     }
@@ -128,7 +132,24 @@ pub(super) fn read(
         group: routed.and_then(|s| s.group),
         shared_format: shared.map_or(plain, |s| s.format),
         dense_format: dense.map_or(plain, |s| s.format),
+        draft_format: Some(draft.map_or(plain, |s| s.format))
+            .filter(|format| *format != routed.map_or(plain, |s| s.format)),
     })
+}
+
+/// How the experts of the first layer behind the numbered ones are stored.
+fn draft(entry: &Doc<'_>, family: &Family, layers: &Layers) -> Result<Option<Scheme>, ModelError> {
+    let behind = [layers.total];
+    let [routed, ..] = parts(family, layers);
+    let part = Part {
+        layers: &behind,
+        ..routed
+    };
+    let ignored = ignored(entry)?;
+    if ignored.covered(&behind, &part.tails) > 0 || ignored.covers_draft(&part.tails) {
+        return Ok(None);
+    }
+    Ok(schemes(entry)?.of(&part))
 }
 
 /// The format of unquantised weights.

@@ -155,7 +155,7 @@ fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
     }
     // Only routed experts are spread by EP; shared experts and dense layers stay cut by all ranks.
     Ok(match layer.kind {
-        LayerKind::Routed => parallel.tp / parallel.ep,
+        LayerKind::Routed | LayerKind::Draft => parallel.tp / parallel.ep,
         LayerKind::Shared | LayerKind::Dense => parallel.tp,
     })
 }

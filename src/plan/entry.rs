@@ -130,7 +130,7 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
         top_k,
         activation: model.activation,
         weight,
-        bias: if kind == LayerKind::Routed {
+        bias: if kind.follows() == LayerKind::Routed {
             model.bias
         } else {
             Bias::None
@@ -163,6 +163,16 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
             1,
             1,
             model.quant.dense_format,
+        ));
+    }
+    if model.mtp_layers > 0 && model.draft_experts {
+        all.push(part(
+            LayerKind::Draft,
+            model.hidden,
+            model.intermediate,
+            model.experts,
+            model.top_k,
+            model.quant.draft_format.unwrap_or(model.quant.format),
         ));
     }
     all

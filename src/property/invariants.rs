@@ -99,8 +99,8 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
             plan.fit.name()
         ),
     );
-    let shared =
-        d.e.is_multiple_of(plan.parallel.ep) || plan.layer != crate::terms::LayerKind::Routed;
+    let shared = d.e.is_multiple_of(plan.parallel.ep)
+        || plan.layer.follows() != crate::terms::LayerKind::Routed;
     claim(
         shared || plan.fit >= Fit::Refused,
         format!(

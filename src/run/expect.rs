@@ -72,6 +72,7 @@ fn own_rules(entry: &PlanEntry, model: &Model) -> Result<Option<Rules>, String> 
                 LayerKind::Routed => model.quant.format,
                 LayerKind::Shared => model.quant.shared_format,
                 LayerKind::Dense => model.quant.dense_format,
+                LayerKind::Draft => model.quant.draft_format.unwrap_or(model.quant.format),
             };
             let mut rule = spelled_rule(spec, weight).map_err(|e| e.to_string())?;
             rule.scale.refine = refine.unwrap_or(rule.scale.refine);

@@ -228,7 +228,7 @@ fn chosen<'r>(
     query: &Query<'_>,
 ) -> Vec<&'r Rule> {
     let takes = |rule: &Rule, part: &LayerSpec| {
-        rule.layers.contains(&part.kind) && rule.formats.contains(&part.weight)
+        rule.layers.contains(&part.kind.follows()) && rule.formats.contains(&part.weight)
     };
     let any = candidates
         .iter()
@@ -240,7 +240,7 @@ fn chosen<'r>(
         .copied()
         .filter(|rule| {
             let exact = query.rule == Some(rule.id.as_str());
-            takes(rule, part) || (exact && rule.layers.contains(&part.kind)) || named
+            takes(rule, part) || (exact && rule.layers.contains(&part.kind.follows())) || named
         })
         .collect()
 }

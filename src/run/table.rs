@@ -149,7 +149,7 @@ impl Table {
             for part in parts {
                 for rule in chosen
                     .iter()
-                    .filter(|rule| rule.layers.contains(&part.kind))
+                    .filter(|rule| rule.layers.contains(&part.kind.follows()))
                 {
                     let mut part = part.clone();
                     if !rule.formats.contains(&part.weight) {

@@ -205,6 +205,45 @@ fn show_knows_cases_rules_and_models() {
     ends(&["doctor"], 0);
 }
 
+#[test]
+fn each_kind_of_layer_has_its_plans_and_the_worst_decides() {
+    let args = [
+        "plan",
+        "DeepSeek-V3",
+        "--rule",
+        "sglang.triton.fp8-block",
+        "--format",
+        "csv",
+    ];
+    let kinds = |tp: &str, code: i32| {
+        let out = ends(&[&args[..], &["--tp", tp]].concat(), code);
+        let csv = text(&out.stdout);
+        let cells = csv
+            .lines()
+            .skip(1)
+            .map(|line| line.split(',').collect::<Vec<_>>());
+        cells
+            .map(|c| format!("{} {}", c[2], c[6]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        kinds("16", 0),
+        ["routed fits", "shared fits", "dense fits", "draft fits"]
+    );
+    // 18432 / 32 = 576 = 4.5 blocks of 128, though 2048 / 32 lies in one.
+    let worst = kinds("32", 1);
+    assert!(
+        worst.contains(&"dense unrepresentable".to_owned()),
+        "{worst:?}"
+    );
+    let only = [&args[..], &["--tp", "16", "--layer", "draft"]].concat();
+    assert_eq!(text(&ends(&only, 0).stdout).lines().count(), 2);
+    refused(
+        &["plan", "GLM-4.7", "--layer", "draft"],
+        &["no draft layer"],
+    );
+}
+
 /// facts/upstream-padding.md 1.9 and 1.10: 1536 over 8, 7688 over 8.
 #[test]
 fn several_ranks_make_a_matrix_in_every_format() {

@@ -164,3 +164,20 @@ fn families_with_keys_of_their_own_are_read() {
     );
     assert!(m.notes.is_empty());
 }
+
+#[test]
+fn a_list_of_layers_says_nothing_about_those_behind_it() {
+    let model =
+        changed(json!({"mlp_layer_types": ["sparse", "sparse"], "num_nextn_predict_layers": 1}));
+    let model = model.unwrap();
+    assert!(model.mtp_layers == 1 && !model.draft_experts);
+    assert!(
+        model
+            .notes
+            .iter()
+            .any(|note| note.contains("multi-token-prediction"))
+    );
+    let dense = changed(json!({"mlp_only_layers": [2], "num_nextn_predict_layers": 1})).unwrap();
+    assert!(!dense.draft_experts);
+    assert!(!changed(json!({})).unwrap().draft_experts);
+}

@@ -109,6 +109,39 @@ fn quantisation_methods_become_formats() {
     );
 }
 
+#[test]
+fn draft_experts_follow_patterns_for_the_layer_behind_or_for_mtp() {
+    let draft = |ignore: Value| {
+        let read = changed(json!({"num_nextn_predict_layers": 1, "quantization_config":
+            {"quant_method": "fp8", "ignore": ignore}}));
+        let model = read.unwrap();
+        assert_eq!(model.quant.format, WeightFormat::Fp8);
+        model.quant.draft_format
+    };
+    // Two layers: the draft layer is number 2.
+    for left_out in [
+        "model.layers.2*",
+        "re:.*layers\\.2\\..*",
+        "mtp*",
+        "mtp.layers.0",
+        "re:.*mtp.*",
+    ] {
+        assert_eq!(
+            draft(json!([left_out])),
+            Some(WeightFormat::Bf16),
+            "{left_out}"
+        );
+    }
+    for other in [
+        "lm_head",
+        "mtp.fc",
+        "model.layers.2.self_attn*",
+        "model.mtp.layers.0.self_attn.*",
+    ] {
+        assert_eq!(draft(json!([other])), None, "{other}");
+    }
+}
+
 /// Laguna-S-2.1-FP8: blocks by strategy, shared experts left out by a pattern.
 #[test]
 fn block_strategies_and_patterns_of_compressed_tensors_are_read() {

@@ -365,6 +365,28 @@ fn files_and_shipped_models_agree() {
     }
 }
 
+/// hf_quant_config.json leaves `model.layers.61*` out: the layer behind the 61 numbered ones.
+#[test]
+fn draft_layers_have_a_format_of_their_own() {
+    let Some(model) = real("nvidia--DeepSeek-V3.1-NVFP4") else {
+        return;
+    };
+    let model = model.unwrap();
+    assert!(model.draft_experts && model.mtp_layers == 1);
+    assert_eq!(model.quant.draft_format, Some(WeightFormat::Bf16));
+    let plain = real("deepseek-ai--DeepSeek-V3").unwrap().unwrap();
+    assert_eq!(
+        (plain.draft_experts, plain.quant.draft_format),
+        (true, None)
+    );
+    // Experts from layer 3 on, says first_k_dense_replace.
+    let step = real("stepfun-ai--Step-3.7-Flash-FP8").unwrap().unwrap();
+    assert!(step.mtp_layers == 3 && step.draft_experts);
+    // mtp_hybrid_override_pattern is "*E".
+    let nemotron = real("nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8").unwrap();
+    assert!(nemotron.unwrap().draft_experts);
+}
+
 #[test]
 fn what_is_not_verified_says_so() {
     let of = |grade| builtin().iter().filter(move |m| m.grade == grade);
