@@ -10,6 +10,7 @@ use padproof::case::Case;
 use padproof::r#gen::{Domain, draw};
 use padproof::property::{Trial, Verdict, find};
 use padproof::subject::{Cpu, Subject};
+use padproof::tensor::Pool;
 use padproof::{compare, fill, layout, plan, reference};
 use std::hint::black_box;
 use std::process::Command;
@@ -51,8 +52,10 @@ fn stages(cases: &[Case]) {
     stage("plan", cases, |c| {
         black_box(plan::plan(c).expect("drawn cases are planned"));
     });
-    stage("fill", cases, |c| {
-        black_box(fill::fill(c).expect("small"));
+    let mut pool = Pool::default();
+    stage("fill (memory used again)", cases, |c| {
+        let filled = black_box(fill::fill_in(c, &mut pool).expect("small"));
+        pool.keep_layer(filled);
     });
     let filled: Vec<_> = cases
         .iter()
@@ -64,14 +67,11 @@ fn stages(cases: &[Case]) {
         .collect();
     let mut n = 0..;
     let mut next = |len: usize| n.next().expect("endless") % len;
-    let mut spare = None;
+    let mut pool = Pool::default();
     stage("pack (memory used again)", cases, |_| {
         let at = next(filled.len());
-        let packed = match spare.take() {
-            Some(old) => layout::pack_layer_reusing(&planned[at], &filled[at], old),
-            None => layout::pack_layer(&planned[at], &filled[at]),
-        };
-        spare = Some(packed.expect("packed"));
+        let packed = layout::pack_layer_in(&planned[at], &filled[at], &mut pool);
+        packed.expect("packed").give_back(&mut pool);
     });
     let packed: Vec<_> = planned
         .iter()

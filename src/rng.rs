@@ -3,6 +3,8 @@
 //! It must not keep state: a value depends on its three coordinates alone, never on what was
 //! drawn before, so padding, sharding and threads cannot change the data. Layer 0.
 
+use pulp::{Arch, Simd, WithSimd};
+
 /// 2^64 divided by the golden ratio, made odd: successive multiples are spread evenly.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -17,16 +19,36 @@ pub fn value(seed: u64, stream: u64, n: u64) -> u64 {
 /// Fills `out` with the little-endian bytes of `value(seed, stream, start)`, of number
 /// `start + 1`, and so on (numbers wrap); the last value may be cut short.
 pub fn fill_bytes(seed: u64, stream: u64, start: u64, out: &mut [u8]) {
-    let key = Key::new(seed, stream);
-    let mut n = start;
-    let (words, rest) = out.as_chunks_mut::<8>();
-    for word in words {
-        *word = key.value(n).to_le_bytes();
-        n = n.wrapping_add(1);
-    }
-    let last = key.value(n).to_le_bytes();
-    for (byte, value) in rest.iter_mut().zip(last) {
-        *byte = value;
+    Arch::new().dispatch(Fill {
+        key: Key::new(seed, stream),
+        start,
+        out,
+    });
+}
+
+/// The loop of [`fill_bytes`], compiled for the machine's vector unit.
+struct Fill<'a> {
+    key: Key,
+    start: u64,
+    out: &'a mut [u8],
+}
+
+impl WithSimd for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Fill { key, start, out } = self;
+        let mut n = start;
+        let (words, rest) = out.as_chunks_mut::<8>();
+        for word in words {
+            *word = key.value(n).to_le_bytes();
+            n = n.wrapping_add(1);
+        }
+        let last = key.value(n).to_le_bytes();
+        for (byte, value) in rest.iter_mut().zip(last) {
+            *byte = value;
+        }
     }
 }
 

@@ -5,13 +5,15 @@
 use super::error::FillError;
 use super::exact::{BIAS_MAX, Exact};
 use super::palette::{self, PERIOD, Palette, pow2};
+use super::pick::{pick8, pick16, pick32};
 use super::router;
 use super::size;
 use crate::case::Case;
 use crate::num::{Dtype, Encode};
 use crate::rng;
-use crate::tensor::{Logical, Tensor};
+use crate::tensor::{Logical, Pool, Tensor};
 use crate::terms::{Activation, Bias, Fill, WeightFormat};
+use pulp::Arch;
 
 /// Streams of random values, one per tensor: frozen, for case lines must draw the same for ever.
 pub(super) mod stream {
@@ -41,14 +43,30 @@ const H_SCALE: f32 = 0.5;
 /// Draws every logical tensor of the case's layer.
 ///
 /// Weights are drawn as stored codes and scales; nothing is quantised.
+///
+/// # Errors
+/// When the case is not valid, or its tensors are larger than [`size::BYTES_MAX`].
 pub fn fill(case: &Case) -> Result<Logical, FillError> {
+    fill_in(case, &mut Pool::default())
+}
+
+/// [`fill`] in memory of a pool.
+///
+/// # Errors
+/// As [`fill`].
+pub fn fill_in(case: &Case, pool: &mut Pool) -> Result<Logical, FillError> {
     case.validate()?;
     size::check(case)?;
     let exact = Exact::choose(case);
     let halves = case.act.halves();
     let (e, h, i) = (case.e, case.h, case.i);
-    let w13 = projection(case, &exact, Projection::First);
-    let w2 = projection(case, &exact, Projection::Second);
+    let mut draw = Draw {
+        case,
+        arch: Arch::new(),
+        pool,
+    };
+    let w13 = draw.projection(&exact, Projection::First);
+    let w2 = draw.projection(&exact, Projection::Second);
     let (x, w13_bias, w2_bias) = match case.fill {
         Fill::Exact => {
             let squared = if case.act == Activation::Relu2 { 2 } else { 1 };
@@ -69,7 +87,6 @@ pub fn fill(case: &Case) -> Result<Logical, FillError> {
         }
     };
     let biases = case.bias == Bias::Both;
-    let draw = Draw { case };
     Ok(Logical {
         x: draw.tensor("x", &[case.t, h], 32, stream::X, &x),
         router: router::router(case),
@@ -119,110 +136,113 @@ struct Weights {
     global: Option<Tensor>,
 }
 
-fn projection(case: &Case, exact: &Exact, which: Projection) -> Weights {
-    let Case { e, h, i, w, .. } = *case;
-    let first = which == Projection::First;
-    let (halves, rows, cols) = if first {
-        (case.act.halves(), i, h)
-    } else {
-        (1, h, i)
-    };
-    let (stream, stride, shift) = if first {
-        (stream::W13, exact.stride13, exact.shift13)
-    } else {
-        (stream::W2, exact.stride2, exact.shift2)
-    };
-    let element = w.element();
-    // Weights times this have sums of about 1 over the reduction axis.
-    let size = |palette: &Palette| {
-        1.0 / (palette::rms(element, palette).max(pow2(-20)) * (cols as f64).sqrt())
-    };
-    let (codes, target) = match (case.fill, w.scale()) {
-        (Fill::Exact, None) => (palette::integers(element, exact.code_max, shift), 1.0),
-        (Fill::Exact, Some(_)) => (palette::integers(element, exact.code_max, 0), 1.0),
-        (_, None) => {
-            let shift = -((cols as f64).log2() / 2.0).floor() as i32;
-            (
-                palette::floats(case.fill, element, case.seed, stream, shift),
-                1.0,
-            )
-        }
-        (_, Some(_)) => {
-            let palette = palette::weights(case.fill, element, case.seed, stream);
-            let target = size(&palette);
-            (palette, target)
-        }
-    };
-    let draw = Draw { case };
-    let bits = element.bits().max(8) as usize;
-    let names = if first {
-        ["w13", "w13_scale", "w13_scale_2"]
-    } else {
-        ["w2", "w2_scale", "w2_scale_2"]
-    };
-    let mut tensor = draw.tensor(names[0], &[e, halves * rows, cols], bits, stream, &codes);
-    if case.fill == Fill::Exact {
-        let zero = element.encode(0.0, Encode::OCP);
-        thin(&mut tensor, stride as usize, zero);
-    }
-    let scale = w.scale().map(|grid| {
-        let shape = [
-            e,
-            halves * size::blocks(grid.rows, rows),
-            size::blocks(grid.cols, cols),
-        ];
-        let stream = if first {
-            stream::W13_SCALE
-        } else {
-            stream::W2_SCALE
-        };
-        let palette = match case.fill {
-            Fill::Exact => palette::powers(grid.dtype, exact.band, shift),
-            // A second-level scale brings the size; block scales then stay around 1.
-            fill => {
-                let target = if w.has_global_scale() { 1.0 } else { target };
-                palette::scales(fill, grid.dtype, case.seed, stream, target)
-            }
-        };
-        draw.tensor(
-            names[1],
-            &shape,
-            grid.dtype.bits() as usize,
-            stream,
-            &palette,
-        )
-    });
-    let global = w.has_global_scale().then(|| {
-        let stream = if first {
-            stream::W13_GLOBAL
-        } else {
-            stream::W2_GLOBAL
-        };
-        let palette = match case.fill {
-            Fill::Exact => palette::powers(Dtype::F32, exact.band, 0),
-            fill => palette::scales(fill, Dtype::F32, case.seed, stream, target),
-        };
-        draw.tensor(names[2], &[e, halves], 32, stream, &palette)
-    });
-    debug_assert!(w != WeightFormat::Nvfp4 || global.is_some());
-    Weights {
-        codes: tensor,
-        scale,
-        global,
-    }
-}
-
 /// Picks codes from palettes by seed, stream and index.
 struct Draw<'a> {
     case: &'a Case,
+    arch: Arch,
+    pool: &'a mut Pool,
 }
 
 /// Elements picked at a time: their bytes stay in the first-level cache.
 const CHUNK: usize = 4096;
 
 impl Draw<'_> {
+    /// The codes and scales of a projection.
+    fn projection(&mut self, exact: &Exact, which: Projection) -> Weights {
+        let case = self.case;
+        let Case { e, h, i, w, .. } = *case;
+        let first = which == Projection::First;
+        let (halves, rows, cols) = if first {
+            (case.act.halves(), i, h)
+        } else {
+            (1, h, i)
+        };
+        let (stream, stride, shift) = if first {
+            (stream::W13, exact.stride13, exact.shift13)
+        } else {
+            (stream::W2, exact.stride2, exact.shift2)
+        };
+        let element = w.element();
+        // Weights times this have sums of about 1 over the reduction axis.
+        let size = |palette: &Palette| {
+            1.0 / (palette::rms(element, palette).max(pow2(-20)) * (cols as f64).sqrt())
+        };
+        let (codes, target) = match (case.fill, w.scale()) {
+            (Fill::Exact, None) => (palette::integers(element, exact.code_max, shift), 1.0),
+            (Fill::Exact, Some(_)) => (palette::integers(element, exact.code_max, 0), 1.0),
+            (_, None) => {
+                let shift = -((cols as f64).log2() / 2.0).floor() as i32;
+                (
+                    palette::floats(case.fill, element, case.seed, stream, shift),
+                    1.0,
+                )
+            }
+            (_, Some(_)) => {
+                let palette = palette::weights(case.fill, element, case.seed, stream);
+                let target = size(&palette);
+                (palette, target)
+            }
+        };
+        let bits = element.bits().max(8) as usize;
+        let names = if first {
+            ["w13", "w13_scale", "w13_scale_2"]
+        } else {
+            ["w2", "w2_scale", "w2_scale_2"]
+        };
+        let mut tensor = self.tensor(names[0], &[e, halves * rows, cols], bits, stream, &codes);
+        if case.fill == Fill::Exact {
+            let zero = element.encode(0.0, Encode::OCP);
+            thin(&mut tensor, stride as usize, zero);
+        }
+        let scale = w.scale().map(|grid| {
+            let shape = [
+                e,
+                halves * size::blocks(grid.rows, rows),
+                size::blocks(grid.cols, cols),
+            ];
+            let stream = if first {
+                stream::W13_SCALE
+            } else {
+                stream::W2_SCALE
+            };
+            let palette = match case.fill {
+                Fill::Exact => palette::powers(grid.dtype, exact.band, shift),
+                // A second-level scale brings the size; block scales then stay around 1.
+                fill => {
+                    let target = if w.has_global_scale() { 1.0 } else { target };
+                    palette::scales(fill, grid.dtype, case.seed, stream, target)
+                }
+            };
+            self.tensor(
+                names[1],
+                &shape,
+                grid.dtype.bits() as usize,
+                stream,
+                &palette,
+            )
+        });
+        let global = w.has_global_scale().then(|| {
+            let stream = if first {
+                stream::W13_GLOBAL
+            } else {
+                stream::W2_GLOBAL
+            };
+            let palette = match case.fill {
+                Fill::Exact => palette::powers(Dtype::F32, exact.band, 0),
+                fill => palette::scales(fill, Dtype::F32, case.seed, stream, target),
+            };
+            self.tensor(names[2], &[e, halves], 32, stream, &palette)
+        });
+        debug_assert!(w != WeightFormat::Nvfp4 || global.is_some());
+        Weights {
+            codes: tensor,
+            scale,
+            global,
+        }
+    }
+
     fn tensor(
-        &self,
+        &mut self,
         name: &'static str,
         shape: &[u64],
         bits: usize,
@@ -230,35 +250,35 @@ impl Draw<'_> {
         palette: &Palette,
     ) -> Tensor {
         let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
-        let mut tensor = Tensor::zeroed(name, &shape, bits);
+        let mut tensor = self.pool.zeroed(name, &shape, bits);
         let all = tensor.bytes_mut();
         match bits {
             8 => {
                 let codes = palette.map(|code| code as u8);
                 for (n, chunk) in all.chunks_mut(CHUNK).enumerate() {
                     self.bytes(stream, n * CHUNK, chunk);
-                    for byte in chunk {
-                        *byte = codes[usize::from(*byte)];
-                    }
+                    pick8(self.arch, &codes, chunk);
                 }
             }
             16 => {
                 let codes = palette.map(|code| code as u16);
-                self.wide(stream, bytemuck::cast_slice_mut(all), |byte| codes[byte]);
+                self.wide(stream, bytemuck::cast_slice_mut(all), |bytes, out| {
+                    pick16(self.arch, &codes, bytes, out);
+                });
             }
-            _ => self.wide(stream, bytemuck::cast_slice_mut(all), |byte| palette[byte]),
+            _ => self.wide(stream, bytemuck::cast_slice_mut(all), |bytes, out| {
+                pick32(self.arch, palette, bytes, out);
+            }),
         }
         tensor
     }
 
-    fn wide<T>(&self, stream: u64, out: &mut [T], pick: impl Fn(usize) -> T) {
+    fn wide<T>(&self, stream: u64, out: &mut [T], pick: impl Fn(&[u8], &mut [T])) {
         let mut bytes = [0u8; CHUNK];
         for (n, chunk) in out.chunks_mut(CHUNK).enumerate() {
             let bytes = &mut bytes[..chunk.len()];
             self.bytes(stream, n * CHUNK, bytes);
-            for (code, &byte) in chunk.iter_mut().zip(&*bytes) {
-                *code = pick(usize::from(byte));
-            }
+            pick(bytes, chunk);
         }
     }
 

@@ -7,10 +7,11 @@ mod error;
 mod exact;
 mod layer;
 mod palette;
+mod pick;
 mod router;
 mod size;
 
 pub use error::FillError;
 pub use exact::is_exact;
-pub use layer::fill;
+pub use layer::{fill, fill_in};
 pub use size::BYTES_MAX;

@@ -4,7 +4,7 @@ use super::copy::{pack_into, pack_zeroed};
 use super::error::LayoutError;
 use super::map::{Map, map, roles};
 use crate::plan::{Plan, Role};
-use crate::tensor::{Logical, RouterInput, Tensor};
+use crate::tensor::{Logical, Pool, RouterInput, Tensor};
 
 /// Most bytes that the packed tensors of one layer may take.
 const MAX_BYTES: u64 = 8 << 30;
@@ -70,6 +70,16 @@ impl PackedInputs {
                 .iter()
                 .all(|rank| rank.iter().all(|(_, t)| t.guards_intact()))
     }
+
+    /// Gives the tensors' memory to a pool.
+    pub fn give_back(self, pool: &mut Pool) {
+        pool.keep(self.x);
+        for rank in self.ranks {
+            for tensor in rank.tensors.into_iter().flatten() {
+                pool.keep(tensor);
+            }
+        }
+    }
 }
 
 /// The code that fills a tensor's logical padding.
@@ -101,39 +111,26 @@ pub fn logical_of(logical: &Logical, role: Role) -> Option<&Tensor> {
 /// # Errors
 /// When the plan describes no layout, or the logical tensors are not of its sizes.
 pub fn pack_layer(plan: &Plan, logical: &Logical) -> Result<PackedInputs, LayoutError> {
-    pack_with(plan, logical, Vec::new(), None)
+    pack_layer_in(plan, logical, &mut Pool::default())
 }
 
-/// [`pack_layer`] in the memory of an earlier layer of any size: fresh pages cost more than
-/// packing does.
+/// [`pack_layer`] in memory of a pool.
 ///
 /// # Errors
 /// As [`pack_layer`].
-pub fn pack_layer_reusing(
+pub fn pack_layer_in(
     plan: &Plan,
     logical: &Logical,
-    old: PackedInputs,
-) -> Result<PackedInputs, LayoutError> {
-    pack_with(plan, logical, old.ranks, Some(old.x))
-}
-
-fn pack_with(
-    plan: &Plan,
-    logical: &Logical,
-    old: Vec<RankInputs>,
-    x: Option<Tensor>,
+    pool: &mut Pool,
 ) -> Result<PackedInputs, LayoutError> {
     let maps = maps(plan, logical)?;
-    let x = pad_input(plan, &logical.x, x)?;
-    let mut old = old.into_iter().fuse();
+    let x = pad_input(plan, &logical.x, pool)?;
     let ranks = maps
         .iter()
         .map(|rank| {
-            let mut packed = old.next().unwrap_or_default();
-            let mut spare = std::mem::take(&mut packed.tensors);
+            let mut packed = RankInputs::default();
             for (map, tensor) in rank {
-                let (name, shape) = (map.role.name(), map.stored_shape());
-                let zeroed = zeroed(spare[slot(map.role)].take(), name, &shape, map.grid.bits);
+                let zeroed = pool.zeroed(map.role.name(), &map.stored_shape(), map.grid.bits);
                 let code = pad_code(plan, map.role);
                 packed.set(map.role, pack_zeroed(map, zeroed, tensor, code));
             }
@@ -147,14 +144,6 @@ fn pack_with(
         x_scale: logical.x_scale,
         h_scale: logical.h_scale,
     })
-}
-
-/// A tensor of zeros, in the memory of a spare one if there is one.
-fn zeroed(spare: Option<Tensor>, name: &'static str, shape: &[usize], bits: usize) -> Tensor {
-    match spare {
-        Some(spare) => spare.recycled(name, shape, bits),
-        None => Tensor::zeroed(name, shape, bits),
-    }
 }
 
 /// Packs over the tensors of an earlier call with a plan of the same sizes: a reload.
@@ -188,7 +177,7 @@ pub fn pack_layer_into(
             }
         }
     }
-    packed.x = pad_input(plan, &logical.x, None)?;
+    packed.x = pad_input(plan, &logical.x, &mut Pool::default())?;
     packed.router.clone_from(&logical.router);
     packed.x_scale = logical.x_scale;
     packed.h_scale = logical.h_scale;
@@ -242,7 +231,7 @@ fn within_ceiling(tensor: &'static str, bytes: u64) -> Result<(), LayoutError> {
 }
 
 /// The input with padding rows and columns of zeros.
-fn pad_input(plan: &Plan, x: &Tensor, spare: Option<Tensor>) -> Result<Tensor, LayoutError> {
+fn pad_input(plan: &Plan, x: &Tensor, pool: &mut Pool) -> Result<Tensor, LayoutError> {
     let (tokens, hidden) = (plan.tokens_padded, plan.hidden_padded);
     let elements = tokens.saturating_mul(hidden);
     within_ceiling("x", elements.saturating_mul(4))?;
@@ -264,7 +253,7 @@ fn pad_input(plan: &Plan, x: &Tensor, spare: Option<Tensor>) -> Result<Tensor, L
     if index(plan.dims.t) > tokens {
         return Err(size_error("padded rows", index(plan.dims.t), tokens));
     }
-    let mut padded = zeroed(spare, "x", &[tokens, hidden], 32);
+    let mut padded = pool.zeroed("x", &[tokens, hidden], 32);
     let width = index(plan.dims.h);
     if width > 0 {
         let rows = padded.f32s_mut().chunks_exact_mut(hidden);

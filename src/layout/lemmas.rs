@@ -3,7 +3,7 @@
 use super::samples::{Sample, logical, samples};
 use super::*;
 use crate::plan::Role;
-use crate::tensor::Tensor;
+use crate::tensor::{Pool, Tensor};
 use crate::terms::{Nibble, Order, Place, Storage, WeightFormat};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +139,9 @@ proptest! {
                 }
             }
         }
-        let mut reused = pack_layer_reusing(&plan, &layer, old).expect("a sample is packed");
+        let mut pool = Pool::default();
+        old.give_back(&mut pool);
+        let mut reused = pack_layer_in(&plan, &layer, &mut pool).expect("a sample is packed");
         assert!(reused.guards_intact());
         assert!(same(&wanted, &reused));
         for rank in &mut reused.ranks {

@@ -23,7 +23,7 @@ pub use copy::{Pads, pack, pack_into, set_pads, unpack};
 pub use error::LayoutError;
 pub use grid::{Address, Grid};
 pub use inputs::{
-    PackedInputs, RankInputs, logical_of, pack_layer, pack_layer_into, pack_layer_reusing, pad_code,
+    PackedInputs, RankInputs, logical_of, pack_layer, pack_layer_in, pack_layer_into, pad_code,
 };
 pub use map::{Map, map, roles};
 pub use visit::{Place3, for_each, for_each_storage_pad, for_each_stretch};

@@ -2,8 +2,8 @@
 //!
 //! It must not know where an element lies or what its scale is; its callers do. Layer 0.
 
-use super::decode::f16_value;
-use super::{Dtype, Encode};
+use super::decode::{e8m0_value, float_value};
+use super::{Dtype, Encode, spec};
 
 /// Decodes `bytes`, little-endian elements of at least 8 bits, into `out`.
 ///
@@ -23,13 +23,41 @@ pub fn decode_into(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
         bytes.len(),
         out.len()
     );
-    match dtype.table() {
-        Some(table) => {
-            for (value, &byte) in out.iter_mut().zip(bytes) {
-                *value = table[usize::from(byte)];
-            }
-        }
-        None => decode_wide(dtype, bytes, out),
+    decode_codes(dtype, bytes, out);
+}
+
+/// Decodes little-endian codes of whole bytes (those of 4 bits one a byte) into `out`, as many as
+/// there are of both.
+///
+/// Made of arithmetic and inlined: in a function compiled for a vector unit it uses that.
+#[inline(always)]
+pub fn decode_codes<V: From<f32>>(dtype: Dtype, bytes: &[u8], out: &mut [V]) {
+    match dtype {
+        Dtype::F32 => codes::<4, V>(bytes, out, f32::from_le_bytes),
+        Dtype::F16 => codes::<2, V>(bytes, out, |b| {
+            float_value(spec::F16, u16::from_le_bytes(b).into())
+        }),
+        Dtype::Bf16 => codes::<2, V>(bytes, out, |b| {
+            f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
+        }),
+        Dtype::E4m3 => codes::<1, V>(bytes, out, |[b]| float_value(spec::E4M3, b.into())),
+        Dtype::E4m3Fnuz => codes::<1, V>(bytes, out, |[b]| float_value(spec::E4M3_FNUZ, b.into())),
+        Dtype::E5m2 => codes::<1, V>(bytes, out, |[b]| float_value(spec::E5M2, b.into())),
+        Dtype::E2m1 => codes::<1, V>(bytes, out, |[b]| float_value(spec::E2M1, b.into())),
+        Dtype::E8m0 => codes::<1, V>(bytes, out, |[b]| e8m0_value(b.into())),
+        Dtype::Int4 => codes::<1, V>(bytes, out, |[b]| (i32::from(b & 15) - 8) as f32),
+        Dtype::Int8 => codes::<1, V>(bytes, out, |[b]| i32::from(b as i8) as f32),
+    }
+}
+
+#[inline(always)]
+fn codes<const SIZE: usize, V: From<f32>>(
+    bytes: &[u8],
+    out: &mut [V],
+    value: impl Fn([u8; SIZE]) -> f32,
+) {
+    for (out, &code) in out.iter_mut().zip(bytes.as_chunks::<SIZE>().0) {
+        *out = value(code).into();
     }
 }
 
@@ -80,26 +108,4 @@ fn check(dtype: Dtype, bytes: usize, elements: usize) {
         wanted == Some(bytes as u64),
         "{bytes} bytes do not hold {elements} elements of {dtype}"
     );
-}
-
-fn decode_wide(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
-    let (pairs, _) = bytes.as_chunks::<2>();
-    match dtype {
-        Dtype::F16 => {
-            for (value, &pair) in out.iter_mut().zip(pairs) {
-                *value = f16_value(u16::from_le_bytes(pair));
-            }
-        }
-        Dtype::Bf16 => {
-            for (value, &pair) in out.iter_mut().zip(pairs) {
-                *value = f32::from_bits(u32::from(u16::from_le_bytes(pair)) << 16);
-            }
-        }
-        _ => {
-            let (words, _) = bytes.as_chunks::<4>();
-            for (value, &word) in out.iter_mut().zip(words) {
-                *value = f32::from_le_bytes(word);
-            }
-        }
-    }
 }

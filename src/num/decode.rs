@@ -3,7 +3,7 @@
 //! It must not read bytes or nibbles; `bulk` and `nibble` do. Layer 0.
 
 use super::Dtype;
-use super::spec::{Spec, Special};
+use super::spec::{self, Spec, Special};
 
 const F32_NAN: u32 = 0x7FC0_0000;
 const F32_INFINITY: u32 = 0x7F80_0000;
@@ -29,7 +29,7 @@ impl Dtype {
     pub fn decode(self, code: u32) -> f32 {
         match self {
             Dtype::F32 => f32::from_bits(code),
-            Dtype::F16 => f16_value(code as u16),
+            Dtype::F16 => float_value(spec::F16, code & 0xffff),
             Dtype::Bf16 => f32::from_bits(code << 16),
             Dtype::E4m3 => E4M3[code as usize & 255],
             Dtype::E4m3Fnuz => E4M3_FNUZ[code as usize & 255],
@@ -90,11 +90,7 @@ const fn build(dtype: Dtype) -> [f32; 256] {
 pub(super) const fn narrow_value(dtype: Dtype, code: u32) -> f32 {
     match (dtype, dtype.spec()) {
         (_, Some(spec)) => f32::from_bits(float_bits(spec, code)),
-        (Dtype::E8m0, _) => f32::from_bits(match code & 255 {
-            0 => 0x0040_0000,
-            255 => F32_NAN,
-            exponent => exponent << 23,
-        }),
+        (Dtype::E8m0, _) => e8m0_value(code),
         (Dtype::Int4, _) => ((code & 15) as i32 - 8) as f32,
         _ => code as u8 as i8 as f32,
     }
@@ -128,20 +124,33 @@ const fn float_bits(spec: Spec, code: u32) -> u32 {
     sign | (exponent << 23) | ((mantissa << (23 - top)) & 0x007F_FFFF)
 }
 
-/// The value of an f16, without branches so that slices vectorise.
+/// The value of a float code, without branches so that runs of codes vectorise.
 ///
 /// The fields are moved into place and the exponent is rebiased by an exact multiplication,
 /// which also normalises subnormals.
 #[inline(always)]
-pub(super) fn f16_value(code: u16) -> f32 {
-    let sign = u32::from(code & 0x8000) << 16;
-    let fields = u32::from(code & 0x7FFF) << 13;
-    let rebias = f32::from_bits((127 + 112) << 23);
+pub(super) fn float_value(spec: Spec, code: u32) -> f32 {
+    let magnitude = code & (spec.sign_bit() - 1);
+    let minus = code & spec.sign_bit();
+    let fields = magnitude << (23 - spec.mantissa_bits);
+    let rebias = f32::from_bits(((254 - spec.bias) as u32) << 23);
     let finite = (f32::from_bits(fields) * rebias).to_bits();
-    let bits = if code & 0x7C00 == 0x7C00 {
-        fields | F32_INFINITY
-    } else {
-        finite
+    let infinite = ((1 << spec.exponent_bits) - 1) << spec.mantissa_bits;
+    let bits = match spec.special {
+        Special::Ieee if magnitude >= infinite => fields | F32_INFINITY,
+        Special::AllOnesNan if magnitude == spec.sign_bit() - 1 => F32_NAN,
+        Special::MinusZeroNan if minus != 0 && magnitude == 0 => return f32::from_bits(F32_NAN),
+        _ => finite,
     };
-    f32::from_bits(sign | bits)
+    f32::from_bits(minus << (31 - spec.exponent_bits - spec.mantissa_bits) | bits)
+}
+
+/// The value of an E8M0 code.
+#[inline(always)]
+pub(super) const fn e8m0_value(code: u32) -> f32 {
+    f32::from_bits(match code & 255 {
+        0 => 0x0040_0000,
+        255 => F32_NAN,
+        exponent => exponent << 23,
+    })
 }

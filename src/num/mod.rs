@@ -11,7 +11,7 @@ mod nibble;
 mod spec;
 mod ulp;
 
-pub use bulk::{decode_into, encode_into};
+pub use bulk::{decode_codes, decode_into, encode_into};
 pub use decode::E8m0Nan;
 pub use dtype::Dtype;
 pub use encode::{Encode, NanInto, Nonpositive, Overflow, ScaleEncode, ScaleRounding, Ties, Zero};

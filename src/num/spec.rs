@@ -67,24 +67,34 @@ impl Spec {
     }
 }
 
+const fn spec(exponent_bits: u32, mantissa_bits: u32, bias: i32, special: Special) -> Spec {
+    Spec {
+        exponent_bits,
+        mantissa_bits,
+        bias,
+        special,
+    }
+}
+
+pub(super) const F16: Spec = spec(5, 10, 15, Special::Ieee);
+pub(super) const BF16: Spec = spec(8, 7, 127, Special::Ieee);
+pub(super) const E4M3: Spec = spec(4, 3, 7, Special::AllOnesNan);
+pub(super) const E4M3_FNUZ: Spec = spec(4, 3, 8, Special::MinusZeroNan);
+pub(super) const E5M2: Spec = spec(5, 2, 15, Special::Ieee);
+pub(super) const E2M1: Spec = spec(2, 1, 1, Special::None);
+
 impl Dtype {
     /// The float fields; none for `F32` (native), `E8M0` (no sign, no mantissa) and integers.
     pub(super) const fn spec(self) -> Option<Spec> {
-        let (exponent_bits, mantissa_bits, bias, special) = match self {
-            Dtype::F16 => (5, 10, 15, Special::Ieee),
-            Dtype::Bf16 => (8, 7, 127, Special::Ieee),
-            Dtype::E4m3 => (4, 3, 7, Special::AllOnesNan),
-            Dtype::E4m3Fnuz => (4, 3, 8, Special::MinusZeroNan),
-            Dtype::E5m2 => (5, 2, 15, Special::Ieee),
-            Dtype::E2m1 => (2, 1, 1, Special::None),
-            Dtype::F32 | Dtype::E8m0 | Dtype::Int4 | Dtype::Int8 => return None,
-        };
-        Some(Spec {
-            exponent_bits,
-            mantissa_bits,
-            bias,
-            special,
-        })
+        match self {
+            Dtype::F16 => Some(F16),
+            Dtype::Bf16 => Some(BF16),
+            Dtype::E4m3 => Some(E4M3),
+            Dtype::E4m3Fnuz => Some(E4M3_FNUZ),
+            Dtype::E5m2 => Some(E5M2),
+            Dtype::E2m1 => Some(E2M1),
+            Dtype::F32 | Dtype::E8m0 | Dtype::Int4 | Dtype::Int8 => None,
+        }
     }
 
     /// The largest finite value (facts/upstream-padding.md 0.3: E4M3 448, E4M3FNUZ 240, E2M1 6).

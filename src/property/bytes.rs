@@ -56,6 +56,7 @@ pub(super) fn pad_is_inert(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             ));
         }
         trial.done(packed);
+        trial.done_with(logical);
         Ok(if is_padded(&plan) {
             Verdict::Pass(Tier::Bytes)
         } else {
@@ -117,6 +118,7 @@ pub(super) fn pack_round_trip(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
         }
         trial.done(packed);
+        trial.done_with(logical);
         Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
@@ -169,6 +171,7 @@ pub(super) fn reload_idempotent(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         }
         trial.done(first);
         trial.done(second);
+        trial.done_with(logical);
         Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
@@ -197,6 +200,7 @@ pub(super) fn scale_grid(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
         }
         trial.done(packed);
+        trial.done_with(logical);
         Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))

@@ -92,6 +92,7 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
             tier = Tier::SameOrder;
         }
+        trial.done_with(logical);
         if !padded {
             return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
         }
@@ -112,6 +113,7 @@ pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if !found.agree {
             return Ok(trial.fail("tp-sum", case, &plan, tier, Reference::DERIVATION, &found));
         }
+        trial.done_with(logical);
         Ok(proved(&output, tier))
     };
     settle(run(trial))
@@ -152,6 +154,7 @@ pub(super) fn tp_pad_commute(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             let why = "both orders lie within the reference's bound";
             return Ok(trial.fail("tp-pad-commute", case, &first, tier, why, &found));
         }
+        trial.done_with(logical);
         Ok(proved(&actual, tier))
     };
     settle(run(trial))
@@ -179,6 +182,7 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if !found.agree {
             return Ok(trial.fail("hidden-pad", case, &plan, Tier::SameOrder, "", &found));
         }
+        trial.done_with(logical);
         Ok(proved(&output, Tier::SameOrder))
     };
     settle(run(trial))
@@ -235,6 +239,7 @@ pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             let found = same_bits(&wanted, &output);
             return Ok(trial.fail("token-pad", case, &plan, Tier::SameOrder, "", &found));
         }
+        trial.done_with(logical);
         Ok(proved(&output, Tier::SameOrder))
     };
     settle(run(trial))
@@ -341,6 +346,7 @@ pub(super) fn guard_intact(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 Vec::new(),
             ));
         }
+        trial.done_with(logical);
         Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
@@ -403,6 +409,7 @@ pub(super) fn poison_isolated(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
         }
         trial.done(packed);
+        trial.done_with(logical);
         Ok(proved(&clean, Tier::SameOrder))
     };
     settle(run(trial))

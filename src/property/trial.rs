@@ -3,12 +3,12 @@
 use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::Case;
 use crate::compare::{Comparison, Difference};
-use crate::fill::{FillError, fill};
-use crate::layout::{PackedInputs, pack_layer, pack_layer_reusing};
+use crate::fill::{FillError, fill_in};
+use crate::layout::{PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage};
 use crate::plan::{Fit, Plan, plan};
 use crate::subject::{SkipReason, Subject, SubjectError};
-use crate::tensor::{Logical, Output};
+use crate::tensor::{Logical, Output, Pool};
 
 /// What a property works with: the subject under test, and a mutant to be planted.
 pub struct Trial<'a> {
@@ -18,7 +18,7 @@ pub struct Trial<'a> {
     pub mutant: Option<&'static Mutant>,
     /// Whether the planted mutant changed anything so far.
     pub planted: bool,
-    spare: Vec<PackedInputs>,
+    pool: Pool,
 }
 
 impl<'a> Trial<'a> {
@@ -28,7 +28,7 @@ impl<'a> Trial<'a> {
             subject,
             mutant: None,
             planted: false,
-            spare: Vec::new(),
+            pool: Pool::default(),
         }
     }
 
@@ -59,8 +59,8 @@ impl<'a> Trial<'a> {
     }
 
     /// Logical tensors of the case.
-    pub(super) fn fill(&self, case: &Case) -> Result<Logical, Verdict> {
-        fill(case).map_err(|e| match e {
+    pub(super) fn fill(&mut self, case: &Case) -> Result<Logical, Verdict> {
+        fill_in(case, &mut self.pool).map_err(|e| match e {
             FillError::TooLarge { .. } => Verdict::Skip(SkipReason::Unsupported(e.to_string())),
             other => Verdict::Broken(other.to_string()),
         })
@@ -99,16 +99,17 @@ impl<'a> Trial<'a> {
         plan: &Plan,
         logical: &Logical,
     ) -> Result<PackedInputs, Verdict> {
-        match self.spare.pop() {
-            Some(old) => pack_layer_reusing(plan, logical, old),
-            None => pack_layer(plan, logical),
-        }
-        .map_err(|e| Verdict::Broken(e.to_string()))
+        pack_layer_in(plan, logical, &mut self.pool).map_err(|e| Verdict::Broken(e.to_string()))
     }
 
     /// Gives packed memory back for the next case.
     pub(super) fn done(&mut self, packed: PackedInputs) {
-        self.spare.push(packed);
+        packed.give_back(&mut self.pool);
+    }
+
+    /// Gives the memory of logical tensors back.
+    pub(super) fn done_with(&mut self, logical: Logical) {
+        self.pool.keep_layer(logical);
     }
 
     /// Runs the subject, and what the planted mutant makes of its output.

@@ -9,8 +9,10 @@ use pulp::{Simd, WithSimd};
 
 /// Lanes of a dot product, on every machine.
 const LANES: usize = 8;
-/// Rows of values that share the reading of a weight row.
-const TOGETHER: usize = 4;
+/// Weight rows decoded at a time: enough sums at once to hide what an addition takes.
+const ROWS: usize = 4;
+/// Rows of values that share the reading of these.
+const TOKENS: usize = 2;
 
 /// What one projection of an expert gives, and what its bound needs.
 #[derive(Debug, Default)]
@@ -21,8 +23,9 @@ pub(super) struct Product {
     pub(super) norms: Vec<f64>,
     /// Bias of each row; zeros where there is none.
     pub(super) bias: Vec<f64>,
-    /// One decoded row.
-    row: Vec<f64>,
+    /// Decoded rows.
+    rows: Vec<f64>,
+    scales: Vec<f64>,
 }
 
 /// Fills a product; run it with `pulp::Arch::dispatch`.
@@ -48,54 +51,94 @@ impl WithSimd for Multiply<'_> {
         out.values.resize(n * rows, 0.0);
         out.norms.clear();
         out.bias.clear();
-        out.row.clear();
-        out.row.resize(width, 0.0);
-        for row in 0..rows {
-            self.projection
-                .decode_row(self.expert, row, &mut out.row[..cols]);
-            let weights = &out.row[..];
-            let [squares] = dots(simd, weights, [weights]);
-            out.norms.push(squares.sqrt());
-            out.bias.push(self.projection.bias(self.expert, row));
-            let mut first = 0;
-            let input = |n: usize| &values[n * width..][..width];
-            while first + TOGETHER <= n {
-                let sums =
-                    dots::<S, TOGETHER>(simd, weights, std::array::from_fn(|k| input(first + k)));
-                for (k, sum) in sums.into_iter().enumerate() {
-                    out.values[(first + k) * rows + row] = sum;
-                }
-                first += TOGETHER;
+        out.rows.clear();
+        out.rows.resize(ROWS * width, 0.0);
+        for first in (0..rows).step_by(ROWS) {
+            let many = ROWS.min(rows - first);
+            for (row, values) in out
+                .rows
+                .chunks_exact_mut(width.max(1))
+                .take(many)
+                .enumerate()
+            {
+                let (expert, row) = (self.expert, first + row);
+                self.projection
+                    .decode_row(expert, row, &mut values[..cols], &mut out.scales);
+                out.bias.push(self.projection.bias(expert, row));
             }
-            for n in first..n {
-                [out.values[n * rows + row]] = dots(simd, weights, [input(n)]);
+            let weights: [&[f64]; ROWS] =
+                std::array::from_fn(|row| &out.rows[row * width..][..width]);
+            let squares = squares(simd, weights);
+            out.norms.extend(squares[..many].iter().map(|s| s.sqrt()));
+            let mut write = |token: usize, sums: [f64; ROWS]| {
+                out.values[token * rows + first..][..many].copy_from_slice(&sums[..many]);
+            };
+            let (pairs, last) = values.split_at(n / TOKENS * TOKENS * width);
+            for (pair, values) in pairs.chunks_exact((TOKENS * width).max(1)).enumerate() {
+                let (a, b) = values.split_at(width);
+                let [a, b] = dots(simd, weights, [a, b]);
+                write(pair * TOKENS, a);
+                write(pair * TOKENS + 1, b);
+            }
+            if !last.is_empty() {
+                let [sums] = dots(simd, weights, [last]);
+                write(n - 1, sums);
             }
         }
     }
 }
 
-/// Dot products of one row with several of the same length, whole lanes: lane l adds the products
-/// k = l mod 8 with fused multiply-adds, then the lanes are halved to one, so that the bits do not
-/// depend on the machine.
+/// Sums of squares of each row, in the order of [`dots`].
 #[inline(always)]
-fn dots<S: Simd, const N: usize>(simd: S, row: &[f64], others: [&[f64]; N]) -> [f64; N] {
+fn squares<S: Simd>(simd: S, rows: [&[f64]; ROWS]) -> [f64; ROWS] {
     let registers = LANES / S::F64_LANES;
-    let row = S::as_simd_f64s(row).0;
-    let others = others.map(|other| &S::as_simd_f64s(other).0[..row.len()]);
-    // As many as there are lanes: registers of a machine without vectors hold one each.
-    let mut sums = [[simd.splat_f64s(0.0); LANES]; N];
-    for start in (0..row.len()).step_by(registers) {
+    let rows = rows.map(|row| S::as_simd_f64s(row).0);
+    let mut sums = [[simd.splat_f64s(0.0); LANES]; ROWS];
+    for start in (0..rows[0].len()).step_by(registers) {
         for r in 0..registers {
-            for n in 0..N {
-                sums[n][r] = simd.mul_add_f64s(row[start + r], others[n][start + r], sums[n][r]);
+            for n in 0..ROWS {
+                let value = rows[n][start + r];
+                sums[n][r] = simd.mul_add_f64s(value, value, sums[n][r]);
             }
         }
     }
-    sums.map(|sums| {
-        let lanes: &[f64] = bytemuck::cast_slice(&sums[..registers]);
-        let fours: [f64; 4] = std::array::from_fn(|l| lanes[l] + lanes[l + 4]);
-        (fours[0] + fours[2]) + (fours[1] + fours[3])
-    })
+    sums.map(total::<S>)
+}
+
+/// Dot products of each row with each of the others, all of the same length, whole lanes: lane l
+/// adds the products k = l mod 8 with fused multiply-adds, then the lanes are halved to one, so
+/// that the bits do not depend on the machine.
+#[inline(always)]
+fn dots<S: Simd, const N: usize>(
+    simd: S,
+    rows: [&[f64]; ROWS],
+    others: [&[f64]; N],
+) -> [[f64; ROWS]; N] {
+    let registers = LANES / S::F64_LANES;
+    let rows = rows.map(|row| S::as_simd_f64s(row).0);
+    let len = rows[0].len();
+    let rows = rows.map(|row| &row[..len]);
+    let others = others.map(|other| &S::as_simd_f64s(other).0[..len]);
+    // As many as there are lanes: registers of a machine without vectors hold one each.
+    let mut sums = [[[simd.splat_f64s(0.0); LANES]; ROWS]; N];
+    for start in (0..len).step_by(registers) {
+        for r in 0..registers {
+            for n in 0..N {
+                for m in 0..ROWS {
+                    let (row, other) = (rows[m][start + r], others[n][start + r]);
+                    sums[n][m][r] = simd.mul_add_f64s(row, other, sums[n][m][r]);
+                }
+            }
+        }
+    }
+    sums.map(|sums| sums.map(total::<S>))
+}
+
+#[inline(always)]
+fn total<S: Simd>(sums: [S::f64s; LANES]) -> f64 {
+    let lanes: &[f64] = bytemuck::cast_slice(&sums[..LANES / S::F64_LANES]);
+    let fours: [f64; 4] = std::array::from_fn(|l| lanes[l] + lanes[l + 4]);
+    (fours[0] + fours[2]) + (fours[1] + fours[3])
 }
 
 /// Columns filled up to whole lanes.
@@ -115,7 +158,7 @@ mod tests {
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) -> f64 {
-            let [sum] = dots(simd, self.0, [self.1]);
+            let [[sum, ..]] = dots(simd, [self.0; ROWS], [self.1]);
             sum
         }
     }

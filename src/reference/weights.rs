@@ -4,7 +4,7 @@
 //! together. It must not know storage other than one code per element. Layer 5.
 
 use super::error::ReferenceError;
-use crate::num::Dtype;
+use crate::num::{self, Dtype};
 use crate::tensor::Tensor;
 use crate::terms::{Extent, ScaleGrid, WeightFormat};
 
@@ -12,8 +12,6 @@ use crate::terms::{Extent, ScaleGrid, WeightFormat};
 pub(super) struct Projection<'a> {
     codes: &'a Tensor,
     element: Dtype,
-    /// Value of each code of at most eight bits.
-    values: Option<Box<[f64; 256]>>,
     scale: Option<(&'a [u8], ScaleGrid)>,
     global: Option<&'a [f32]>,
     bias: Option<&'a [f32]>,
@@ -107,11 +105,9 @@ impl<'a> Projection<'a> {
             true => Some(floats(parts.bias, names[3], halves * rows)?),
             false => None,
         };
-        let values = element.table().map(|t| Box::new(t.map(f64::from)));
         Ok(Projection {
             codes,
             element,
-            values,
             scale,
             global,
             bias,
@@ -137,40 +133,24 @@ impl<'a> Projection<'a> {
             .map_or(0.0, |b| f64::from(b[expert * self.rows_all() + row]))
     }
 
-    /// Decodes one row of one expert.
+    /// Decodes one row of one expert; `scales` is memory to be used again.
     #[inline(always)]
-    pub(super) fn decode_row(&self, expert: usize, row: usize, values: &mut [f64]) {
+    pub(super) fn decode_row(
+        &self,
+        expert: usize,
+        row: usize,
+        values: &mut [f64],
+        scales: &mut Vec<f64>,
+    ) {
         let width = self.codes.bits() / 8 * self.cols;
         let bytes = &self.codes.bytes()[(expert * self.rows_all() + row) * width..][..width];
-        self.elements(bytes, values);
-        self.scale_row(expert, row, values);
-    }
-
-    /// Unscaled values of a row.
-    #[inline(always)]
-    fn elements(&self, bytes: &[u8], out: &mut [f64]) {
-        match (&self.values, self.codes.bits()) {
-            (Some(values), _) => {
-                for (v, &code) in out.iter_mut().zip(bytes) {
-                    *v = values[usize::from(code)];
-                }
-            }
-            (None, 16) => {
-                for (v, code) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                    *v = self.element.decode(u16::from_le_bytes(*code).into()).into();
-                }
-            }
-            (None, _) => {
-                for (v, code) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                    *v = f32::from_le_bytes(*code).into();
-                }
-            }
-        }
+        num::decode_codes(self.element, bytes, values);
+        self.scale_row(expert, row, values, scales);
     }
 
     /// Multiplies a row by its scales: half and row decide the scale's row, column its column.
     #[inline(always)]
-    fn scale_row(&self, expert: usize, row: usize, values: &mut [f64]) {
+    fn scale_row(&self, expert: usize, row: usize, values: &mut [f64], scales: &mut Vec<f64>) {
         let Some((bytes, grid)) = self.scale else {
             return;
         };
@@ -189,19 +169,12 @@ impl<'a> Projection<'a> {
             Extent::All => self.cols,
             Extent::Block(b) => b as usize,
         };
-        for (n, values) in values.chunks_mut(block).enumerate() {
-            let scale = f64::from(scale_value(grid.dtype, bytes, first + n)) * global;
+        let width = grid.dtype.bits() as usize / 8;
+        scales.resize(grid_cols, 0.0);
+        num::decode_codes(grid.dtype, &bytes[first * width..], scales);
+        for (values, scale) in values.chunks_mut(block).zip(scales) {
+            let scale = *scale * global;
             values.iter_mut().for_each(|v| *v *= scale);
         }
     }
-}
-
-/// Scale number `n` of a tensor of scales.
-fn scale_value(dtype: Dtype, bytes: &[u8], n: usize) -> f32 {
-    let width = dtype.bits() as usize / 8;
-    let code = bytes[n * width..][..width]
-        .iter()
-        .rev()
-        .fold(0, |code, &byte| code << 8 | u32::from(byte));
-    dtype.decode(code)
 }

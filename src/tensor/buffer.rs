@@ -28,18 +28,17 @@ impl Tensor {
     /// # Panics
     /// When the byte count leaves usize: callers check sizes on the plan first.
     pub fn zeroed(name: &'static str, shape: &[usize], bits: usize) -> Tensor {
-        Tensor::zeroed_in(Vec::new(), name, shape, bits)
+        // Fresh pages come zeroed.
+        Tensor::zeroed_in(|words| vec![0; words], name, shape, bits)
     }
 
-    /// A tensor of zero bytes in this one's memory.
-    ///
-    /// # Panics
-    /// As [`Tensor::zeroed`].
-    pub fn recycled(self, name: &'static str, shape: &[usize], bits: usize) -> Tensor {
-        Tensor::zeroed_in(self.store, name, shape, bits)
-    }
-
-    fn zeroed_in(mut store: Vec<u64>, name: &'static str, shape: &[usize], bits: usize) -> Tensor {
+    /// The same in `store(words)`: that many zero words.
+    pub(super) fn zeroed_in(
+        store: impl FnOnce(usize) -> Vec<u64>,
+        name: &'static str,
+        shape: &[usize],
+        bits: usize,
+    ) -> Tensor {
         let row = shape.last().copied().unwrap_or(1);
         let rows: usize = shape[..shape.len().saturating_sub(1)]
             .iter()
@@ -53,13 +52,7 @@ impl Tensor {
             .checked_mul(row_bytes)
             .expect("tensor sizes are checked on the plan");
         let words = (bytes + 2 * GUARD).div_ceil(8);
-        if store.capacity() < words {
-            // Fresh pages come zeroed.
-            store = vec![0u64; words];
-        } else {
-            store.clear();
-            store.resize(words, 0);
-        }
+        let mut store = store(words);
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut store);
         all[..GUARD].fill(GUARD_BYTE);
         all[GUARD + bytes..].fill(GUARD_BYTE);
@@ -70,6 +63,11 @@ impl Tensor {
             bytes,
             store,
         }
+    }
+
+    /// Its memory.
+    pub(super) fn into_store(self) -> Vec<u64> {
+        self.store
     }
 
     /// An f32 tensor holding `values` in row-major order.

@@ -3,5 +3,7 @@
 //! It must not interpret formats. Layer 3.
 
 mod buffer;
+mod pool;
 
 pub use buffer::{Logical, Output, RouterInput, Tensor};
+pub use pool::Pool;
