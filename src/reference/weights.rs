@@ -154,7 +154,8 @@ impl<'a> Projection<'a> {
         let Some((bytes, grid)) = self.scale else {
             return;
         };
-        let (half, row) = (row / self.rows, row % self.rows);
+        let half = usize::from(row >= self.rows);
+        let row = row - half * self.rows;
         let global = self
             .global
             .map_or(1.0, |g| f64::from(g[expert * self.halves + half]));
