@@ -16,6 +16,14 @@ fn config() -> ProptestConfig {
     }
 }
 
+fn each(packed: &mut PackedInputs, mut change: impl FnMut(&mut Tensor)) {
+    for rank in &mut packed.ranks {
+        for role in Role::ALL {
+            rank.get_mut(role).map(&mut change);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -131,26 +139,16 @@ proptest! {
         let layer = logical(&plan);
         let wanted = pack_layer(&plan, &layer).expect("a sample is packed");
         let mut old = pack_layer(&other, &logical(&other)).expect("a sample is packed");
-        for rank in &mut old.ranks {
-            for role in Role::ALL {
-                if let Some(tensor) = rank.get_mut(role) {
-                    tensor.bytes_mut().fill(0x5A);
-                    tensor.break_guard();
-                }
-            }
-        }
+        each(&mut old, |tensor| {
+            tensor.bytes_mut().fill(0x5A);
+            tensor.break_guard();
+        });
         let mut pool = Pool::default();
         old.give_back(&mut pool);
         let mut reused = pack_layer_in(&plan, &layer, &mut pool).expect("a sample is packed");
         assert!(reused.guards_intact());
         assert!(same(&wanted, &reused));
-        for rank in &mut reused.ranks {
-            for role in Role::ALL {
-                if let Some(tensor) = rank.get_mut(role) {
-                    tensor.bytes_mut().fill(0x5A);
-                }
-            }
-        }
+        each(&mut reused, |tensor| tensor.bytes_mut().fill(0x5A));
         pack_layer_into(&plan, &layer, &mut reused).expect("a sample is packed");
         assert!(same(&wanted, &reused));
     }

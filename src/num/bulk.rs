@@ -109,3 +109,30 @@ fn check(dtype: Dtype, bytes: usize, elements: usize) {
         "{bytes} bytes do not hold {elements} elements of {dtype}"
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_decodes_to_the_bits_of_its_value() {
+        let codes: Vec<u8> = (0..=255).collect();
+        for &dtype in Dtype::ALL.iter().filter(|d| d.bits() <= 8) {
+            let mut out = [0f32; 256];
+            decode_codes(dtype, &codes, &mut out);
+            for (&code, value) in codes.iter().zip(out) {
+                let wanted = dtype.decode(code.into());
+                assert_eq!(value.to_bits(), wanted.to_bits(), "{dtype} {code:#x}");
+            }
+        }
+        let wide: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        for dtype in [Dtype::F16, Dtype::Bf16] {
+            let mut out = vec![0f32; 1 << 16];
+            decode_codes(dtype, &wide, &mut out);
+            for (code, value) in out.iter().enumerate() {
+                let wanted = dtype.decode(code as u32);
+                assert_eq!(value.to_bits(), wanted.to_bits(), "{dtype} {code:#x}");
+            }
+        }
+    }
+}
