@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn vectors_pick_what_the_table_says() {
-        let scrambled = |n: usize| (n * 2_654_435_761 >> 3) as u32;
+        let scrambled = |n: usize| ((n * 2_654_435_761) >> 3) as u32;
         let tables: [[u32; 256]; 5] = [
             std::array::from_fn(scrambled),
             std::array::from_fn(|n| scrambled(n % 16)),
