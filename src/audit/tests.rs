@@ -57,7 +57,8 @@ proptest! {
         });
         if let Some(&(physical, at)) = held.get((pick >> 16) as usize % held.len().max(1)) {
             let tensor = it.2.ranks[rank].get_mut(role).expect("packed");
-            tensor.bytes_mut()[at.byte] ^= 1 << at.shift;
+            let code = map.grid.read(tensor.bytes(), at);
+            map.grid.write(tensor.bytes_mut(), at, code ^ 1);
             let found = run(&it);
             assert_eq!((found.differing, only_fault(&found)), (1, Fault::Element));
             assert_eq!(found.first[0].physical, Some(physical));

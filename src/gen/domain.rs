@@ -241,6 +241,7 @@ const SCALE_STORES: &[Storage] = &[
 const WEIGHT_STORES: &[Storage] = &[
     Storage::Linear,
     Storage::Shuffle16x16,
+    Storage::TritonHopperValue,
     Storage::Rows16,
     Storage::Rows32,
 ];

@@ -5,6 +5,7 @@
 use super::domain::{Axis, Domain, GROUPS};
 use super::source::{Counter, Source};
 use crate::case::{Case, PadSpec, Scheme};
+use crate::num::Dtype;
 use crate::plan::storage_granule;
 use crate::terms::{
     ActQuant, Activation, Extent, Fill, Nibble, Order, Place, Route, Split, Storage, Stores,
@@ -223,7 +224,8 @@ fn padding(
     let tokens = mask.pick(Feature::TokenPad, domain.token_granules, source);
     let split = mask.pick(Feature::Split, domain.splits, source);
     let scales = if row_group(w) > 1 {
-        mask.pick(Feature::Storage, &fitting(domain.stores, w), source)
+        let dtype = w.scale().map_or(Dtype::F32, |grid| grid.dtype);
+        mask.pick(Feature::Storage, &fitting(domain.stores, dtype), source)
     } else {
         Storage::Linear
     };
@@ -233,7 +235,8 @@ fn padding(
         Nibble::Low
     };
     let weights = if domain.weight_stores.len() > 1 {
-        mask.pick(Feature::WeightStorage, domain.weight_stores, source)
+        let fitting = fitting(domain.weight_stores, w.element());
+        mask.pick(Feature::WeightStorage, &fitting, source)
     } else {
         domain.weight_stores[0]
     };
@@ -257,10 +260,10 @@ fn padding(
     }
 }
 
-/// The layouts in which the scales of a format can be stored.
-fn fitting(stores: &[Storage], w: WeightFormat) -> Vec<Storage> {
-    let takes = |s: &Storage| w.scale().is_some_and(|grid| s.takes(grid.dtype));
-    stores.iter().copied().filter(takes).collect()
+/// The layouts in which elements of a type can be stored.
+fn fitting(stores: &[Storage], dtype: Dtype) -> Vec<Storage> {
+    let stores = stores.iter().copied();
+    stores.filter(|s| s.takes(dtype)).collect()
 }
 
 /// An intermediate size that the split rule can cut over `n` ranks; may replace the rule by

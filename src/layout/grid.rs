@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::error::LayoutError;
+use super::interleaved;
 use crate::terms::{Nibble, Storage};
 
 /// Rows of a tile of the 128x4 layout (facts/upstream-padding.md 1.0, L-128x4).
@@ -18,7 +19,8 @@ const SHUFFLE_BITS: usize = 128;
 pub struct Address {
     /// First byte of the element.
     pub byte: usize,
-    /// Bits to shift the byte right by: 4 for the high nibble, else 0.
+    /// Bits to shift the byte right by: 4 for the high nibble, else 0. Where the bits of four codes
+    /// share two bytes, which of the four.
     pub shift: u32,
 }
 
@@ -87,6 +89,9 @@ impl Grid {
     ///   (aiter ops/shuffle.py, `shuffle_scale`; triton_kernels cdna4_scale.py at 02cca62a).
     /// - aiter-n32k4: (r/32, c/4, r%32, c%4) (aiter op_tests, test_grouped_b_scale_layout.py).
     /// - deepgemm-mn-major: (c/4, r, c%4) (facts/upstream-padding.md 1.0, L-deepgemm).
+    /// - triton-hopper-value, in bytes b = c/2 of a row, mma version 3:
+    ///   (r/16, (r/2)%4, b/32, r%2, b%4, (b/8)%4, (b/4)%2, (r/8)%2) and the nibble
+    ///   (triton_kernels hopper_value.py at 000df03e).
     /// - shuffle-16x16, in chunks of sixteen bytes: (r/16, chunk, r%16, byte)
     ///   (facts/peers.md 2.2, `shuffle_weight`).
     pub(super) fn row_part(&self, r: usize) -> usize {
@@ -103,6 +108,9 @@ impl Grid {
             }
             Storage::AiterN32k4 => r / 32 * 32 * self.cols + r % 32 * 4,
             Storage::DeepGemm => r * 4,
+            Storage::TritonHopperValue => {
+                (r / 16 * 16 + r / 2 % 4 * 4) * self.cols + r % 2 * 128 + r / 8 % 2 * 2
+            }
             Storage::Shuffle16x16 => r / 16 * 16 * self.cols + r % 16 * (SHUFFLE_BITS / self.bits),
             Storage::Linear | Storage::Rows16 | Storage::Rows32 => r * self.cols,
         }
@@ -117,6 +125,10 @@ impl Grid {
             Storage::Aiter256x8 | Storage::TritonCdna4 => c / 8 * 256 + c % 4 * 64 + c / 4 % 2 * 2,
             Storage::AiterN32k4 => c / 4 * 128 + c % 4,
             Storage::DeepGemm => c / 4 * 4 * self.rows + c % 4,
+            Storage::TritonHopperValue => {
+                let b = c / 2;
+                b / 32 * 256 + b % 4 * 32 + b / 8 % 4 * 8 + b / 4 % 2 * 4 + c % 2
+            }
             Storage::Shuffle16x16 => {
                 let chunk = SHUFFLE_BITS / self.bits;
                 c / chunk * 16 * chunk + c % chunk
@@ -130,6 +142,7 @@ impl Grid {
         match self.storage {
             // Thirty-two stored units, that is bytes where two elements share one.
             Storage::Shuffle16x16 => (16, if self.bits == 4 { 64 } else { 32 }),
+            Storage::TritonHopperValue => (256, 128),
             storage => {
                 let size = |n| usize::try_from(n).expect("a tile has at most 256 rows");
                 let (rows, cols) = storage.tile();
@@ -147,6 +160,9 @@ impl Grid {
 
     /// The place of the element with a storage index.
     pub fn address(&self, index: usize) -> Address {
+        if self.storage == Storage::TritonHopperValue {
+            return interleaved::address(index, self.nibble);
+        }
         let shift = match (self.bits, self.nibble) {
             (4, Nibble::Low) => 4 * (index % 2),
             (4, Nibble::High) => 4 * (1 - index % 2),
@@ -158,9 +174,20 @@ impl Grid {
         }
     }
 
+    /// Bytes that an element has a part of, from its address on.
+    pub fn span(&self) -> usize {
+        match self.storage {
+            Storage::TritonHopperValue => 2,
+            _ => self.bits.div_ceil(8),
+        }
+    }
+
     /// The code stored at a place.
     pub fn read(&self, bytes: &[u8], at: Address) -> u32 {
         let b = |n: usize| u32::from(bytes[at.byte + n]);
+        if self.storage == Storage::TritonHopperValue {
+            return interleaved::get(b(0) | b(1) << 8, at.shift);
+        }
         match self.bits {
             4 => (b(0) >> at.shift) & 0xf,
             8 => b(0),
@@ -172,6 +199,13 @@ impl Grid {
     /// Stores a code at a place.
     pub fn write(&self, bytes: &mut [u8], at: Address, code: u32) {
         let le = code.to_le_bytes();
+        if self.storage == Storage::TritonHopperValue {
+            let word = &mut bytes[at.byte..at.byte + 2];
+            let old = u32::from(word[0]) | u32::from(word[1]) << 8;
+            let new = interleaved::put(old, at.shift, code).to_le_bytes();
+            word.copy_from_slice(&new[..2]);
+            return;
+        }
         match self.bits {
             4 => {
                 let byte = &mut bytes[at.byte];

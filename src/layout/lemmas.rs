@@ -38,7 +38,7 @@ proptest! {
                 let mut bytes = BTreeSet::new();
                 for_each(&map, |p, at, l| {
                     assert!(places.insert((at.byte, at.shift)), "two positions at {at:?}");
-                    bytes.extend(at.byte..at.byte + map.grid.bits.div_ceil(8));
+                    bytes.extend(at.byte..at.byte + map.grid.span());
                     assert_eq!(map.logical(p.0, p.1, p.2), l, "inverse");
                     if let Some(l) = l {
                         *held.entry(l).or_insert(0) += 1;
@@ -50,7 +50,7 @@ proptest! {
                 });
                 for_each_storage_pad(&map, |_, at| {
                     assert!(places.insert((at.byte, at.shift)), "two positions at {at:?}");
-                    bytes.extend(at.byte..at.byte + map.grid.bits.div_ceil(8));
+                    bytes.extend(at.byte..at.byte + map.grid.span());
                 });
                 assert_eq!(bytes.len(), map.bytes(), "every byte is a position");
                 assert_eq!(bytes.last().map_or(0, |b| b + 1), map.bytes());

@@ -58,7 +58,7 @@ impl Map {
 
     /// Shape of the packed tensor: the stored grid, less the unused nibble of an odd row.
     pub fn stored_shape(&self) -> [usize; 3] {
-        let cols = if self.grid.bits == 4 {
+        let cols = if self.grid.bits == 4 && self.grid.storage == Storage::Linear {
             self.cols.physical_len()
         } else {
             self.grid.cols
@@ -387,10 +387,13 @@ impl Sizes {
             Storage::Rows16 | Storage::Rows32 => Storage::Linear,
             storage => storage.of(dtype),
         };
-        let grid = Grid {
-            storage,
-            ..Grid::row_major(bits_of(dtype), plan.nibble, &rows, &cols)
-        };
+        let plain = Grid::row_major(bits_of(dtype), plan.nibble, &rows, &cols);
+        let mut grid = Grid { storage, ..plain };
+        if storage.tile() != (1, 1) {
+            let (row_tile, col_tile) = grid.tile();
+            grid.rows = grid.rows.next_multiple_of(row_tile);
+            grid.cols = grid.cols.next_multiple_of(col_tile);
+        }
         grid.whole_tiles(self.role.name())?;
         self.finish(dtype, rows, cols, grid)
     }

@@ -7,6 +7,7 @@ mod copy;
 mod error;
 mod grid;
 mod inputs;
+mod interleaved;
 mod map;
 mod scatter;
 mod visit;

@@ -100,6 +100,74 @@ fn the_16x16_shuffle_is_row_block_column_block_sub_column_row_and_sixteen_bytes(
     }
 }
 
+#[test]
+fn hopper_values_are_permuted_bytes_with_the_bits_of_four_interleaved() {
+    let (rows, cols) = (256, 256);
+    let bytes = cols / 2;
+    for nibble in [Nibble::Low, Nibble::High] {
+        let grid = Grid {
+            rows,
+            cols,
+            bits: 4,
+            nibble,
+            storage: Storage::TritonHopperValue,
+        };
+        // Two axes of (rest, tile of K, tile of a warp, thread, pair of rows), those of one left out.
+        let order = permuted(
+            [rows / 16, 2, 4, 2, bytes / 32, 4, 2, 4],
+            [0, 2, 4, 3, 7, 5, 6, 1],
+        );
+        // The source's byte at each place, element 2b in the nibble that comes first.
+        let code = |element: usize| (element * 7 + element / 16) as u32 % 16;
+        let mut packed = vec![0u8; rows * bytes];
+        for r in 0..rows {
+            for c in 0..cols {
+                let at = grid.address(grid.index(0, r, c));
+                grid.write(&mut packed, at, code(r * cols + c));
+            }
+        }
+        for (n, word) in packed.as_chunks::<4>().0.iter().enumerate() {
+            let mut wanted = 0u32;
+            for (j, &byte) in order[4 * n..4 * n + 4].iter().enumerate() {
+                let (mut low, mut high) = (code(2 * byte), code(2 * byte + 1));
+                if nibble == Nibble::High {
+                    (low, high) = (high, low);
+                }
+                for (code, half) in [(low, 0), (high, 16)] {
+                    // Bits 3, 2, 1, 0 of a code: facts of the source, as places.
+                    let places = [[15, 8, 7, 6], [12, 5, 4, 3], [9, 2, 1, 0], [14, 11, 10, 13]][j];
+                    for (bit, place) in [3, 2, 1, 0].iter().zip(places) {
+                        wanted |= (code >> bit & 1) << (place + half);
+                    }
+                }
+            }
+            assert_eq!(u32::from_le_bytes(*word), wanted, "word {n}");
+        }
+    }
+}
+
+#[test]
+fn hopper_values_are_stored_in_256_rows_and_64_bytes() {
+    let sample = Sample {
+        weight: WeightFormat::Mxfp4,
+        weights: Storage::TritonHopperValue,
+        gated: false,
+        e: 1,
+        h: 2880,
+        i: 720,
+        tp: 1,
+        hidden: 1,
+        width: 1,
+        ..Sample::default()
+    };
+    let plan = sample.plan();
+    let map = map(&plan, Role::W13, 0).expect("laid out");
+    assert_eq!(map.shape(), [1, 720, 2880]);
+    // 720 to 768 rows, 1440 to 1472 bytes.
+    assert_eq!(map.stored_shape(), [1, 768, 2944]);
+    assert_eq!(map.bytes(), 768 * 1472);
+}
+
 /// facts/upstream-padding.md 1.4 F5, written out: where row n of a block goes.
 const OF_32: [usize; 32] = [
     0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27, 4, 12, 20, 28, 5, 13, 21, 29, 6, 14,

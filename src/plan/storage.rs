@@ -84,6 +84,35 @@ pub(super) fn storage_violations(plan: &Plan, found: &mut Vec<Violation>) {
 mod tests {
     use super::*;
 
+    fn planned(line: &str) -> Plan {
+        crate::plan::plan(&line.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn storage_padding_is_part_of_a_tensors_bytes() {
+        let line = "e=1,k=1,h=2880,i=720,act=relu2,w=mxfp4,store=triton-hopper-scale";
+        let bare = planned(line);
+        let plan = planned(&format!("{line}+triton-hopper-value"));
+        // 720 rows to 768 and 1440 bytes to 1472; 90 scales are even.
+        assert_eq!(plan.tensors[0].shape, [1, 768, 2944]);
+        assert_eq!(plan.tensors[0].bytes, 768 * 1472);
+        assert_eq!(bare.tensors[0].bytes, 736 * 1440);
+        assert_eq!(plan.tensors[2].shape, [1, 768, 90]);
+        assert_eq!(plan.fit, bare.fit);
+    }
+
+    #[test]
+    fn a_size_between_tiles_is_refused() {
+        let plan = planned("h=64,i=176,act=relu2,w=fp8,split=error,store=shuffle-16x16");
+        let found: Vec<_> = plan
+            .violations
+            .iter()
+            .map(|v| (v.code, v.axis, v.value))
+            .collect();
+        assert_eq!(found, [("PP123", "intermediate", 176)]);
+        assert_eq!(plan.fit, crate::plan::Fit::Refused);
+    }
+
     #[test]
     fn each_layout_asks_for_what_its_stack_asserts() {
         for (stores, weight, granule) in [

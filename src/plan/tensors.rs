@@ -1,6 +1,6 @@
 //! The tensors of one rank: shape, logical extent, bytes.
 
-use super::arith::product;
+use super::arith::{padded, product};
 use super::{Plan, PlanError, Role, ScalePlan, TensorPlan};
 use crate::num::Dtype;
 use crate::terms::Bias;
@@ -61,18 +61,28 @@ pub(super) fn tensors(plan: &Plan, stride: u64) -> Result<Vec<TensorPlan>, PlanE
     let element = plan.weight.element();
     let (rows, hp, wp) = (plan.w13_rows, plan.hidden_padded, plan.width_padded);
     let logical_rows = product("w13 rows", &[d.halves, width])?;
+    let stored = |rows, cols| {
+        let (row_tile, col_tile) = plan.weight_storage.of(element).tile();
+        let units = if element.bits() == 4 { 2 } else { 1 };
+        let col_tile = if col_tile == 1 { 1 } else { col_tile * units };
+        Ok::<_, PlanError>((
+            padded("weight rows", rows, row_tile)?,
+            padded("weight columns", cols, col_tile)?,
+        ))
+    };
+    let (w13, w2) = (stored(rows, hp)?, stored(hp, wp)?);
     let mut all = vec![
         tensor(
             Role::W13.name(),
             element,
-            [e, rows, hp],
+            [e, w13.0, w13.1],
             [e, logical_rows, d.h],
             stride,
         )?,
         tensor(
             Role::W2.name(),
             element,
-            [e, hp, wp],
+            [e, w2.0, w2.1],
             [e, d.h, width],
             stride,
         )?,

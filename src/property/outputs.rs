@@ -439,8 +439,8 @@ fn tails(plan: &Plan) -> Vec<Tail> {
         ),
         tail("w2's scale padding", &[Role::W2Scale], Pads::Logical, false),
         tail(
-            "scale storage",
-            &[Role::W13Scale, Role::W2Scale],
+            "storage",
+            &[Role::W13Scale, Role::W2Scale, Role::W13, Role::W2],
             Pads::Storage,
             false,
         ),

@@ -31,6 +31,9 @@ words! {
         DeepGemm = "deepgemm-mn-major",
         /// Weights; rows % 16, columns % 32 stored units; sixteen bytes of each of sixteen rows (AITER).
         Shuffle16x16 = "shuffle-16x16",
+        /// E2M1 weights; rows to 256, bytes to 64, bytes of a thread's four tiles together, and the
+        /// bits of every four codes interleaved (triton_kernels, Hopper).
+        TritonHopperValue = "triton-hopper-value",
         /// Rows of weights, their scales and biases; row r of 16 goes to (r%2)*8 + r/2 (trtllm-gen).
         Rows16 = "shuffle-rows-16",
         /// The same in blocks of 32, for epilogue tiles of 128: row r goes to (r%4)*8 + r/4.
@@ -43,7 +46,7 @@ impl Storage {
     pub const fn of_weights(self) -> bool {
         matches!(
             self,
-            Storage::Shuffle16x16 | Storage::Rows16 | Storage::Rows32
+            Storage::Shuffle16x16 | Storage::TritonHopperValue | Storage::Rows16 | Storage::Rows32
         )
     }
 
@@ -61,6 +64,7 @@ impl Storage {
             | Storage::AiterN32k4
             | Storage::DeepGemm => matches!(dtype, Dtype::E8m0),
             Storage::Shuffle16x16 => !matches!(dtype, Dtype::Int4),
+            Storage::TritonHopperValue => matches!(dtype, Dtype::E2m1),
         }
     }
 
@@ -73,7 +77,8 @@ impl Storage {
         }
     }
 
-    /// Rows and columns that storage is rounded up to, whatever the logical padding.
+    /// Rows and columns that storage is rounded up to, whatever the logical padding: in scales, or
+    /// for weights in stored units.
     pub const fn tile(self) -> (u64, u64) {
         match self {
             Storage::Tiled128x4 => (128, 4),
@@ -85,6 +90,7 @@ impl Storage {
             Storage::AiterN32k4 => (32, 4),
             // The stride of 16 bytes is four packed words, one a row.
             Storage::DeepGemm => (4, 4),
+            Storage::TritonHopperValue => (256, 64),
             Storage::Linear | Storage::Shuffle16x16 | Storage::Rows16 | Storage::Rows32 => (1, 1),
         }
     }

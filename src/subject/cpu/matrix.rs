@@ -100,6 +100,8 @@ pub(super) struct Matrix<'a> {
     dtype: Dtype,
     high_first: bool,
     row_bytes: usize,
+    /// Bytes of an expert.
+    expert_bytes: usize,
     /// Row-major, in pieces of sixteen bytes, or in permuted rows.
     storage: Storage,
     pub(super) rows: usize,
@@ -130,8 +132,10 @@ impl<'a> Matrix<'a> {
     pub(super) fn new(parts: Parts<'a>) -> Result<Matrix<'a>, SubjectError> {
         let rows = parts.halves.count * parts.halves.width;
         let row_bytes = (parts.cols * bits(parts.dtype)).div_ceil(8);
-        expect_bytes(parts.name, parts.bytes, &[parts.experts, rows, row_bytes])?;
         let storage = tiles::of_weights(parts.storage, parts.dtype);
+        let (stored_rows, row_bytes) = tiles::stored(storage, rows, row_bytes);
+        let factors = [parts.experts, stored_rows, row_bytes];
+        expect_bytes(parts.name, parts.bytes, &factors)?;
         let (granule, piece) = tiles::weight_granules(storage);
         for (unit, actual, granule) in [("rows", rows, granule), ("row bytes", row_bytes, piece)] {
             if actual % granule != 0 {
@@ -178,6 +182,7 @@ impl<'a> Matrix<'a> {
             dtype: parts.dtype,
             high_first: parts.nibble == Nibble::High,
             row_bytes,
+            expert_bytes: stored_rows * row_bytes,
             storage,
             rows,
             cols: parts.cols,
@@ -214,19 +219,27 @@ impl<'a> Matrix<'a> {
         scratch: &mut Vec<f32>,
     ) {
         let place = tiles::row_place(self.storage, row);
-        if self.storage == Storage::Shuffle16x16 {
-            let start = expert * self.rows * self.row_bytes;
-            let bytes = &self.bytes[start..start + self.rows * self.row_bytes];
-            let piece = tiles::PIECE * 8 / bits(self.dtype);
-            for (n, out) in out.chunks_mut(piece).enumerate() {
-                let at = tiles::piece(self.row_bytes, row, n);
-                let bytes = &bytes[at..at + tiles::PIECE];
+        let start = expert * self.expert_bytes;
+        let bytes = &self.bytes[start..start + self.expert_bytes];
+        match self.storage {
+            Storage::Shuffle16x16 => {
+                let piece = tiles::PIECE * 8 / bits(self.dtype);
+                for (n, out) in out.chunks_mut(piece).enumerate() {
+                    let at = tiles::piece(self.row_bytes, row, n);
+                    let bytes = &bytes[at..at + tiles::PIECE];
+                    unpack::read(self.dtype, self.high_first, bytes, out);
+                }
+            }
+            Storage::TritonHopperValue => {
+                for (n, out) in out.chunks_mut(2 * tiles::DEAL).enumerate() {
+                    let dealt = tiles::dealt(bytes, self.row_bytes, row, n);
+                    unpack::read(self.dtype, self.high_first, &dealt, out);
+                }
+            }
+            _ => {
+                let bytes = &bytes[place * self.row_bytes..][..self.row_bytes];
                 unpack::read(self.dtype, self.high_first, bytes, out);
             }
-        } else {
-            let start = (expert * self.rows + place) * self.row_bytes;
-            let bytes = &self.bytes[start..start + self.row_bytes];
-            unpack::read(self.dtype, self.high_first, bytes, out);
         }
         let global = self
             .globals

@@ -102,6 +102,7 @@ fn walk<const N: usize>(digits: [(usize, usize); N]) -> usize {
 pub(super) fn of_weights(storage: Storage, dtype: Dtype) -> Storage {
     match storage {
         Storage::Shuffle16x16 if dtype != Dtype::Int4 => storage,
+        Storage::TritonHopperValue if dtype == Dtype::E2m1 => storage,
         Storage::Rows16 | Storage::Rows32 => storage,
         _ => Storage::Linear,
     }
@@ -115,6 +116,48 @@ pub(super) fn weight_granules(storage: Storage) -> (usize, usize) {
         Storage::Rows32 => (32, 1),
         _ => (1, 1),
     }
+}
+
+/// Rows, and bytes of a row, as stored.
+pub(super) fn stored(storage: Storage, rows: usize, row_bytes: usize) -> (usize, usize) {
+    match storage {
+        Storage::TritonHopperValue => (rows.next_multiple_of(256), row_bytes.next_multiple_of(64)),
+        _ => (rows, row_bytes),
+    }
+}
+
+/// Bytes of a weight row that Hopper's layout deals out to the threads of a tile.
+pub(super) const DEAL: usize = 32;
+
+/// Bytes `n * DEAL` and on of a row, two codes each, from an expert in triton_kernels' Hopper
+/// layout with rows of `row_bytes` bytes.
+pub(super) fn dealt(expert: &[u8], row_bytes: usize, row: usize, n: usize) -> [u8; DEAL] {
+    std::array::from_fn(|byte| {
+        let place = walk([
+            (row / 16, 1),
+            (row / 2 % 4, 4),
+            (n, row_bytes / DEAL),
+            (row % 2, 2),
+            (byte % 4, 4),
+            (byte / 8, 4),
+            (byte / 4 % 2, 2),
+            (row / 8 % 2, 2),
+        ]);
+        // Of every four bytes, the low nibbles are in the first two, bits interleaved.
+        let (group, one) = (place / 4 * 4, place % 4);
+        let code = |at: usize| {
+            let word = u16::from_le_bytes([expert[at], expert[at + 1]]);
+            let bit = |n: u32| (word >> n & 1) as u8;
+            let [sign, high, middle, low] = match one {
+                0 => [15, 8, 7, 6],
+                1 => [12, 5, 4, 3],
+                2 => [9, 2, 1, 0],
+                _ => [14, 11, 10, 13],
+            };
+            bit(sign) << 3 | bit(high) << 2 | bit(middle) << 1 | bit(low)
+        };
+        code(group) | code(group + 2) << 4
+    })
 }
 
 /// The first byte of piece `n` of a row, within an expert whose rows have `row_bytes` bytes: piece
@@ -147,4 +190,48 @@ pub(super) fn in_order(storage: Storage, stored: &[f32], rows: usize) -> Vec<f32
         .chunks(rows.max(1))
         .flat_map(|expert| (0..expert.len()).map(|row| expert[row_place(storage, row)]))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_byte_of_storage_is_one_scale() {
+        for &storage in Storage::ALL.iter().filter(|s| !s.of_weights()) {
+            let (rows, cols) = (512, 24);
+            let places = (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
+            let bytes: BTreeSet<usize> = places
+                .map(|(r, c)| scale_byte(storage, (rows, cols), r, c))
+                .collect();
+            assert_eq!(bytes.len(), rows * cols, "{storage}");
+            assert_eq!(bytes.last(), Some(&(rows * cols - 1)), "{storage}");
+        }
+    }
+
+    #[test]
+    fn a_permuted_bias_is_read_back_in_order() {
+        // Stored place n holds the row that goes there (facts/upstream-padding.md 1.4 F5).
+        let goes_to = [0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27];
+        let mut stored = vec![0.0; 64];
+        for row in 0..64 {
+            let (half, place) = (row % 32 / 16, goes_to[row % 16]);
+            stored[row / 32 * 32 + place + 4 * half] = row as f32;
+        }
+        let wanted: Vec<f32> = (0..64).map(|row| row as f32).collect();
+        assert_eq!(in_order(Storage::Rows32, &stored, 64), wanted);
+        assert_eq!(in_order(Storage::Linear, &wanted, 32), wanted);
+    }
+
+    #[test]
+    fn a_dealt_row_has_each_code_in_its_nibble() {
+        // Two rows of 64 bytes; the first word of row 0: bytes 0 and 4 of rows 0 and 8.
+        let mut expert = vec![0u8; 256 * 64];
+        // Byte 0's low nibble is -6 (bits 15, 8, 7, 6), byte 4's high nibble 0.5 (bit 0 of 9, 2, 1, 0).
+        expert[..4].copy_from_slice(&0x0001_81c0u32.to_le_bytes());
+        let row = dealt(&expert, 64, 0, 0);
+        assert_eq!((row[0], row[4]), (0x0f, 0x10));
+        assert!(dealt(&expert, 64, 1, 0).iter().all(|&b| b == 0));
+    }
 }
