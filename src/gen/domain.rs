@@ -39,7 +39,7 @@ pub struct Domain {
     pub expert_parallel: bool,
     /// Granules of the intermediate axis, before the format's group is honoured.
     pub granules: &'static [u64],
-    /// Granules of the hidden axis.
+    /// Granules of the hidden axis; 1 where the swarm mask switches its padding off.
     pub hidden_granules: &'static [u64],
     /// Granules of the token axis.
     pub token_granules: &'static [u64],
@@ -135,7 +135,7 @@ impl Domain {
         ranks: &[1, 2, 3, 4, 6, 8],
         expert_parallel: true,
         granules: &[1, 8, 16, 32, 64, 128, 256],
-        hidden_granules: &[1, 16, 64, 128],
+        hidden_granules: &[16, 64, 128],
         token_granules: &[1, 4, 8],
         formats: WeightFormat::ALL,
         activations: Activation::ALL,
@@ -165,7 +165,7 @@ impl Domain {
         top_k_max: 4,
         ranks: &[1, 2, 3, 4],
         granules: &[1, 8, 16, 32],
-        hidden_granules: &[1, 16],
+        hidden_granules: &[16, 64],
         token_granules: &[1, 4],
         formats: &[
             WeightFormat::F32,

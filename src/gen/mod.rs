@@ -10,6 +10,8 @@ mod shrink;
 mod source;
 #[cfg(feature = "proptest")]
 mod strategy;
+#[cfg(test)]
+mod tests;
 
 pub use domain::{Axis, Domain};
 pub use draw::draw;

@@ -7,6 +7,7 @@ use crate::case::Case;
 use crate::layout::{PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
 use crate::mutant::{Mutant, Stage};
 use crate::plan::{Plan, Role};
+use crate::subject::SkipReason;
 use crate::tensor::Tensor;
 
 type Outcome = Result<Verdict, Verdict>;
@@ -183,7 +184,8 @@ pub(super) fn scale_grid(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     let run = |trial: &mut Trial<'_>| -> Outcome {
         let plan = trial.plan(case)?;
         if plan.weight.scale().is_none() {
-            return Ok(Verdict::Vacuous(Vacuous::NoScales));
+            let why = format!("{} has no scales", plan.weight);
+            return Ok(Verdict::Skip(SkipReason::Inapplicable(why)));
         }
         let logical = trial.fill(case)?;
         let packed = trial.pack(&plan, &logical)?;

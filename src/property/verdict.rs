@@ -31,8 +31,6 @@ pub enum Vacuous {
     NoTokens,
     /// One rank: nothing is summed.
     OneRank,
-    /// The format has no scales of the kind.
-    NoScales,
 }
 
 impl Vacuous {
@@ -44,7 +42,6 @@ impl Vacuous {
             Vacuous::AllNan => "reference all NaN",
             Vacuous::NoTokens => "no tokens",
             Vacuous::OneRank => "tp=1",
-            Vacuous::NoScales => "no scales",
         }
     }
 }

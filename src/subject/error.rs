@@ -20,6 +20,9 @@ pub enum SkipReason {
         /// The ceiling in bytes.
         limit: u64,
     },
+    /// The case has nothing that the claim is about; no draw of its kind could prove it.
+    #[error("{0}")]
+    Inapplicable(String),
     /// The subject has no code for something in the plan.
     #[error("unsupported: {0}")]
     Unsupported(String),
