@@ -196,7 +196,7 @@ fn each_fault_is_named_with_its_place() {
         ),
         (
             "[[case]]\nname = \"a\"\nline = \"t=1\"\nexpect = \"maybe\"",
-            "s.toml:3: entry `s/a`: expect = \"maybe\" is not \"pass\" or \"fail\"",
+            "s.toml:3: entry `s/a`: expect = \"maybe\" is not \"pass\", \"fail\" or \"vacuous\"",
         ),
         (
             "[[sweep]]\nname = \"a\"\nline = \"t=1\"\nrout = [\"given\"]",

@@ -1,6 +1,6 @@
 //! Claims about packed bytes.
 
-use super::trial::{Trial, fact, is_padded};
+use super::trial::{Outcome, Trial, broken, fact, is_padded, settle};
 use super::{Tier, Vacuous, Verdict};
 use crate::audit::audit;
 use crate::case::Case;
@@ -9,16 +9,6 @@ use crate::mutant::{Mutant, Stage};
 use crate::plan::{Plan, Role};
 use crate::subject::SkipReason;
 use crate::tensor::Tensor;
-
-type Outcome = Result<Verdict, Verdict>;
-
-fn settle(outcome: Outcome) -> Verdict {
-    outcome.unwrap_or_else(|verdict| verdict)
-}
-
-fn broken(e: impl std::fmt::Display) -> Verdict {
-    Verdict::Broken(e.to_string())
-}
 
 /// pad-is-inert: every byte is a logical element in its place, or padding that decodes to zero
 /// under a finite scale; the input's tails are zero.

@@ -2,6 +2,7 @@
 //!
 //! It must not print, panic, or loop over cases. Layer 8.
 
+mod against;
 mod bytes;
 mod invariants;
 mod list;

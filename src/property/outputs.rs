@@ -1,58 +1,16 @@
 //! Claims about a subject's outputs.
 
-use super::trial::{Trial, is_padded, proved};
+use super::against::{Against, against, truth};
+use super::trial::{Outcome, Trial, broken, is_padded, proved, settle};
 use super::{Tier, Vacuous, Verdict};
 use crate::case::{Case, Scheme};
-use crate::compare::{Bound, compare, compare_outputs};
+use crate::compare::same_bits;
 use crate::layout::{PackedInputs, Pads, map, set_pads};
 use crate::num::Dtype;
 use crate::plan::{Plan, Role, plan as plan_case, unpadded};
-use crate::reference::{Reference, reference};
+use crate::reference::Reference;
 use crate::tensor::{Logical, Output, RouterInput, Tensor};
 use crate::terms::{ActQuant, Split};
-
-type Outcome = Result<Verdict, Verdict>;
-
-/// Either arm is the verdict.
-fn settle(outcome: Outcome) -> Verdict {
-    outcome.unwrap_or_else(|verdict| verdict)
-}
-
-fn truth(case: &Case, logical: &Logical) -> Result<Reference, Verdict> {
-    reference(case, logical).map_err(|e| Verdict::Broken(e.to_string()))
-}
-
-/// Compares an output with the reference, by equal bits where it is exact, else by its bound;
-/// tokens whose choice of experts hangs on rounding allow any finite value.
-fn against(truth: &Reference, output: &Output) -> (Tier, crate::compare::Comparison) {
-    if truth.exact {
-        let bound = Bound::EqualBits {
-            why: Tier::Exact.name().into(),
-        };
-        return (Tier::Exact, compare(&truth.values, output, &bound));
-    }
-    let mut limits = truth.bound.clone();
-    for token in 0..output.tokens {
-        if truth.ambiguous[token] {
-            limits[token * output.hidden..(token + 1) * output.hidden].fill(f64::MAX);
-        }
-    }
-    let bound = Bound::Derived {
-        limits: &limits,
-        derivation: Reference::DERIVATION.into(),
-    };
-    (Tier::Derived, compare(&truth.values, output, &bound))
-}
-
-fn same_bits(wanted: &Output, actual: &Output) -> crate::compare::Comparison {
-    compare_outputs(
-        wanted,
-        actual,
-        &Bound::EqualBits {
-            why: Tier::SameOrder.name().into(),
-        },
-    )
-}
 
 /// Whether the subject adds in an order that padding from `n` to `padded` leaves alone.
 fn stable(trial: &Trial<'_>, n: u64, padded: u64) -> bool {
@@ -73,16 +31,18 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     let run = |trial: &mut Trial<'_>| -> Outcome {
         let (plan, logical, output) = trial.attempt(case)?;
         let truth = truth(case, &logical)?;
-        let (mut tier, found) = against(&truth, &output);
-        if !found.agree {
-            return Ok(trial.fail(NAME, case, &plan, tier, Reference::DERIVATION, &found));
+        let held = against(&truth, &output);
+        let mut tier = held.tier;
+        if !held.found.agree {
+            let why = Reference::DERIVATION;
+            return Ok(trial.fail(NAME, case, &plan, tier, why, &held.found));
         }
-        if found.all_nan() {
+        if held.found.all_nan() {
             return Ok(Verdict::Vacuous(Vacuous::AllNan));
         }
         let padded = is_padded(&plan);
         if tier != Tier::Exact && padded && stable(trial, plan.width, plan.width_padded) {
-            let bare = unpadded(&plan).map_err(|e| Verdict::Broken(e.to_string()))?;
+            let bare = unpadded(&plan).map_err(broken)?;
             let packed = trial.pack_true(&bare, &logical)?;
             let wanted = trial.run_true(&bare, &packed)?;
             trial.done(packed);
@@ -96,7 +56,7 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         if !padded {
             return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
         }
-        Ok(proved(&output, tier))
+        Ok(held.proved(&output, tier))
     };
     settle(run(trial))
 }
@@ -109,12 +69,13 @@ pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         }
         let (plan, logical, output) = trial.attempt(case)?;
         let truth = truth(case, &logical)?;
-        let (tier, found) = against(&truth, &output);
-        if !found.agree {
-            return Ok(trial.fail("tp-sum", case, &plan, tier, Reference::DERIVATION, &found));
+        let held = against(&truth, &output);
+        if !held.found.agree {
+            let why = Reference::DERIVATION;
+            return Ok(trial.fail("tp-sum", case, &plan, held.tier, why, &held.found));
         }
         trial.done_with(logical);
-        Ok(proved(&output, tier))
+        Ok(held.proved(&output, held.tier))
     };
     settle(run(trial))
 }
@@ -145,17 +106,21 @@ pub(super) fn tp_pad_commute(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let wanted = trial.run_true(&second, &packed)?;
         trial.done(packed);
         let truth = truth(case, &logical)?;
-        let (tier, found) = if truth.exact {
-            (Tier::Exact, same_bits(&wanted, &actual))
+        let held = if truth.exact {
+            Against {
+                tier: Tier::Exact,
+                found: same_bits(&wanted, &actual),
+                wide: false,
+            }
         } else {
             against(&truth, &actual)
         };
-        if !found.agree {
+        if !held.found.agree {
             let why = "both orders lie within the reference's bound";
-            return Ok(trial.fail("tp-pad-commute", case, &first, tier, why, &found));
+            return Ok(trial.fail("tp-pad-commute", case, &first, held.tier, why, &held.found));
         }
         trial.done_with(logical);
-        Ok(proved(&actual, tier))
+        Ok(held.proved(&actual, held.tier))
     };
     settle(run(trial))
 }
@@ -171,7 +136,7 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let mut packed = trial.pack(&plan, &logical)?;
         let output = trial.run(&plan, &mut packed)?;
         trial.done(packed);
-        let bare = unpadded(&plan).map_err(|e| Verdict::Broken(e.to_string()))?;
+        let bare = unpadded(&plan).map_err(broken)?;
         if bare.hidden_padded == plan.hidden_padded {
             return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
         }
@@ -210,7 +175,7 @@ pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             ..case.clone()
         };
         let alone_plan = {
-            let mut p = plan_case(&alone_case).map_err(|e| Verdict::Broken(e.to_string()))?;
+            let mut p = plan_case(&alone_case).map_err(broken)?;
             p.numerics = plan.numerics;
             p
         };
@@ -281,6 +246,9 @@ pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let (_, logical, output) = trial.attempt(case)?;
         let truth = truth(case, &logical)?;
         let k = case.k as usize;
+        if truth.ambiguous.iter().all(|ambiguous| *ambiguous) {
+            return Ok(Verdict::Vacuous(Vacuous::AllAmbiguous));
+        }
         for token in (0..output.tokens).filter(|&t| !truth.ambiguous[t]) {
             let at = token * k..(token + 1) * k;
             let (wanted, actual) = (&truth.ids[at.clone()], &output.ids[at.clone()]);

@@ -1,15 +1,11 @@
 //! Claims about plans: integers only.
 
 use super::invariants::invariants;
-use super::trial::{Trial, fact};
+use super::trial::{Trial, broken, fact};
 use super::{Tier, Verdict};
 use crate::case::{Case, Scheme};
 use crate::plan::{Fit, Plan, plan, plan_under, spelled_rule};
 use crate::rule::{GranuleUnit, Rule, Rules};
-
-fn broken(e: impl std::fmt::Display) -> Verdict {
-    Verdict::Broken(e.to_string())
-}
 
 /// The case's own scheme as a rule, then every shipped rule that takes its format.
 fn rules_of(case: &Case) -> Result<Vec<Rule>, Verdict> {

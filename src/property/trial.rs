@@ -42,7 +42,7 @@ impl<'a> Trial<'a> {
 
     /// The case's plan; a plan that the rule refuses is a skip.
     pub(super) fn plan(&mut self, case: &Case) -> Result<Plan, Verdict> {
-        let mut made = plan(case).map_err(|e| Verdict::Broken(e.to_string()))?;
+        let mut made = plan(case).map_err(broken)?;
         runnable(&made)?;
         self.mutate_plan(&mut made);
         Ok(made)
@@ -99,7 +99,7 @@ impl<'a> Trial<'a> {
         plan: &Plan,
         logical: &Logical,
     ) -> Result<PackedInputs, Verdict> {
-        pack_layer_in(plan, logical, &mut self.pool).map_err(|e| Verdict::Broken(e.to_string()))
+        pack_layer_in(plan, logical, &mut self.pool).map_err(broken)
     }
 
     /// Gives packed memory back for the next case.
@@ -182,6 +182,19 @@ impl<'a> Trial<'a> {
             note: padding_note(plan),
         }))
     }
+}
+
+/// Either arm is a property's verdict: `?` leaves with the first that settles it.
+pub(super) type Outcome = Result<Verdict, Verdict>;
+
+/// The verdict of either arm.
+pub(super) fn settle(outcome: Outcome) -> Verdict {
+    outcome.unwrap_or_else(|verdict| verdict)
+}
+
+/// The harness itself failed.
+pub(super) fn broken(e: impl std::fmt::Display) -> Verdict {
+    Verdict::Broken(e.to_string())
 }
 
 /// A finding about integers or bytes.

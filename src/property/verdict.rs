@@ -31,6 +31,10 @@ pub enum Vacuous {
     NoTokens,
     /// One rank: nothing is summed.
     OneRank,
+    /// The derived bound is at least as large as most elements of the output.
+    BoundTooWide,
+    /// Every token's choice of experts hangs on rounding, and may rightly be another.
+    AllAmbiguous,
 }
 
 impl Vacuous {
@@ -42,6 +46,8 @@ impl Vacuous {
             Vacuous::AllNan => "reference all NaN",
             Vacuous::NoTokens => "no tokens",
             Vacuous::OneRank => "tp=1",
+            Vacuous::BoundTooWide => "bound as large as the output",
+            Vacuous::AllAmbiguous => "every choice of experts hangs on rounding",
         }
     }
 }

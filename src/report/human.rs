@@ -85,7 +85,8 @@ impl<'w> Human<'w> {
             if self.verbosity == Verbosity::Quiet && kind <= Kind::Skip {
                 continue;
             }
-            let reason = match (kind, &group.reason) {
+            let reason = match (kind, group.reason()) {
+                (Kind::Vacuous, _) if group.vacuous.len() > 1 => format!("  {}", reasons(group)),
                 (Kind::Vacuous | Kind::Skip, Some(reason)) => format!("  {reason}"),
                 _ => String::new(),
             };
@@ -147,6 +148,16 @@ impl<'w> Human<'w> {
             seconds(time)
         )
     }
+}
+
+/// `tp=1 (30), output mostly zero (11)`: every reason of a vacuous verdict, the commonest first.
+fn reasons(group: &Group) -> String {
+    let mut all: Vec<_> = group.vacuous.iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let words: Vec<String> = (all.iter())
+        .map(|(reason, count)| format!("{} ({})", reason.reason(), thousands(**count)))
+        .collect();
+    words.join(", ")
 }
 
 /// `512 cases`, or of how many when not all came to the line's verdict.

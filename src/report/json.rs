@@ -40,7 +40,8 @@ fn group(group: &Group) -> Value {
         "subject": group.subject,
         "verdict": group.kind().word().to_lowercase(),
         "counts": group.counts,
-        "reason": group.reason,
+        "reason": group.reason(),
+        "vacuous": parts::vacuous(group),
         "time": group.time.as_secs_f64(),
     })
 }

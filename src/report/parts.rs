@@ -3,7 +3,7 @@
 //! It must not write anything. Layer 10.
 
 use crate::property::Verdict;
-use crate::run::{Coverage, Finished};
+use crate::run::{Coverage, Finished, Group};
 use serde_json::{Map, Value, json};
 
 /// Version of the JSON formats; raised when a field changes its meaning.
@@ -70,6 +70,15 @@ pub(super) fn check(finished: &Finished) -> Map<String, Value> {
         put("repro", json!(finished.repro()));
     }
     all
+}
+
+/// How many verdicts were vacuous for each reason.
+pub(super) fn vacuous(group: &Group) -> Value {
+    let counted = group.vacuous.iter();
+    counted
+        .map(|(reason, count)| (reason.reason().to_owned(), json!(count)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// How many cases there were, and how many covered what.

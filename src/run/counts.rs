@@ -3,7 +3,8 @@
 //! It must not decide the exit code. Layer 9.
 
 use super::Finished;
-use crate::property::Verdict;
+use crate::property::{Vacuous, Verdict};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The kind of a verdict, from best to worst as a report's line shows it.
@@ -93,8 +94,10 @@ pub struct Group {
     pub subject: &'static str,
     /// Verdicts by kind.
     pub counts: Counts,
-    /// The commonest reason of a vacuous verdict, or the first one of a skip.
-    pub reason: Option<String>,
+    /// How many verdicts were vacuous for each reason.
+    pub vacuous: BTreeMap<Vacuous, u64>,
+    /// The reason of the first skip.
+    pub skip: Option<String>,
     /// Time of all its checks together.
     pub time: Duration,
     /// Largest share of vacuous verdicts under which it still reads PASS.
@@ -108,7 +111,8 @@ impl Group {
             property,
             subject,
             counts: Counts::default(),
-            reason: None,
+            vacuous: BTreeMap::new(),
+            skip: None,
             time: Duration::ZERO,
             vacuous_max,
         }
@@ -118,14 +122,19 @@ impl Group {
     pub fn add(&mut self, finished: &Finished) {
         self.counts.add(&finished.verdict);
         self.time += finished.time;
-        let vacuous = matches!(finished.verdict, Verdict::Vacuous(_));
-        if self.reason.is_none() || (vacuous && self.counts.vacuous == 1) {
-            self.reason = match &finished.verdict {
-                Verdict::Vacuous(reason) => Some(reason.reason().to_owned()),
-                Verdict::Skip(reason) => Some(reason.to_string()),
-                _ => self.reason.take(),
-            };
+        match &finished.verdict {
+            Verdict::Vacuous(reason) => *self.vacuous.entry(*reason).or_default() += 1,
+            Verdict::Skip(reason) if self.skip.is_none() => self.skip = Some(reason.to_string()),
+            _ => {}
         }
+    }
+
+    /// The commonest reason of a vacuous verdict, or else the first one of a skip.
+    pub fn reason(&self) -> Option<&str> {
+        let commonest = self.vacuous.iter().rev().max_by_key(|(_, count)| **count);
+        commonest
+            .map(|(reason, _)| reason.reason())
+            .or(self.skip.as_deref())
     }
 
     /// What the group's line reads: its worst verdict; vacuous ones count when they pass the share

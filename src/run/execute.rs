@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 const CHUNK: usize = 64;
 /// Most failing checks of a run that are shrunk; a report repeats no more.
 const SHRINKS_MAX: u64 = 10;
-/// The name under which a case that should fail and does not is reported.
-const EXPECTED_FAILURE: &str = "expected-failure";
 
 /// How many random cases, and which.
 pub struct Budget {
@@ -352,9 +350,7 @@ fn run(worker: &mut Worker, job: &Job, canonical: bool) -> (Vec<Finished>, Cover
                     finished(&line, origin, names, verdict, started)
                 })
                 .collect();
-            if *expect == Expect::Fail {
-                expect_failure(&line, origin, &mut all);
-            }
+            foretold(*expect, &line, origin, &mut all);
             (all, Coverage::of(case))
         }
     }
@@ -378,26 +374,36 @@ fn finished(
     }
 }
 
-/// A failure that was foretold passes; where none came, the entry is stale, which is a failure.
-fn expect_failure(case: &str, origin: Option<&Origin>, all: &mut Vec<Finished>) {
-    let mut failed = false;
+/// A verdict that was foretold passes; where none came, the entry is stale, which is a failure.
+fn foretold(expect: Expect, case: &str, origin: Option<&Origin>, all: &mut Vec<Finished>) {
+    let (kind, property, word, wanted) = match expect {
+        Expect::Pass => return,
+        Expect::Fail => (Kind::Fail, "expected-failure", "fail", "a failure"),
+        Expect::Vacuous => (
+            Kind::Vacuous,
+            "expected-vacuous",
+            "vacuous",
+            "a vacuous verdict",
+        ),
+    };
+    let mut came = false;
     for one in all.iter_mut() {
-        if matches!(one.verdict, Verdict::Fail(_)) {
+        if Kind::of(&one.verdict) == kind {
             one.verdict = Verdict::Pass(Tier::Bytes);
-            failed = true;
+            came = true;
         }
     }
-    if failed || all.is_empty() {
+    if came || all.is_empty() {
         return;
     }
     let stale = Finding {
-        property: EXPECTED_FAILURE,
+        property,
         subject: "-".to_owned(),
         case: case.to_owned(),
         place: origin.map_or_else(String::new, |o| o.name.clone()),
-        wanted: "a failure".to_owned(),
+        wanted: wanted.to_owned(),
         actual: "none: the entry is stale".to_owned(),
-        bound: "expect = \"fail\"".to_owned(),
+        bound: format!("expect = \"{word}\""),
         derivation: String::new(),
         differing: 1,
         total: 1,
@@ -405,6 +411,11 @@ fn expect_failure(case: &str, origin: Option<&Origin>, all: &mut Vec<Finished>) 
         note: None,
     };
     let verdict = Verdict::Fail(Box::new(stale));
-    let names = (EXPECTED_FAILURE, "-");
-    all.push(finished(case, origin, names, verdict, Instant::now()));
+    all.push(finished(
+        case,
+        origin,
+        (property, "-"),
+        verdict,
+        Instant::now(),
+    ));
 }

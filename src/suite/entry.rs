@@ -53,4 +53,6 @@ pub enum Expect {
     Pass,
     /// At least one property fails; if none does, the entry is stale and reported.
     Fail,
+    /// At least one property proves nothing and says so; if none does, the entry is stale.
+    Vacuous,
 }

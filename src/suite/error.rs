@@ -71,11 +71,13 @@ pub enum Fault {
         /// What was wanted.
         wanted: &'static str,
     },
-    /// An expected failure without a reason.
-    #[error("entry `{name}`: expect = \"fail\" needs `why`, the reason in a sentence")]
+    /// An expected failure or vacuous verdict without a reason.
+    #[error("entry `{name}`: expect = \"{word}\" needs `why`, the reason in a sentence")]
     NoReason {
         /// The entry.
         name: String,
+        /// What is expected.
+        word: String,
     },
     /// A rule and a scheme together.
     #[error("entry `{name}`: give either `rule` or `scheme` (`refine` goes with `scheme`)")]

@@ -339,15 +339,19 @@ fn case(name: &str, line: &str) -> Result<Case, Fault> {
 fn expect(name: &str, word: Option<&str>, why: Option<&str>) -> Result<Expect, Fault> {
     match word {
         None | Some("pass") => Ok(Expect::Pass),
-        Some("fail") if why.is_some_and(|why| !why.is_empty()) => Ok(Expect::Fail),
-        Some("fail") => Err(Fault::NoReason {
-            name: name.to_owned(),
-        }),
+        Some(word @ ("fail" | "vacuous")) => match (word, why.is_some_and(|why| !why.is_empty())) {
+            ("fail", true) => Ok(Expect::Fail),
+            (_, true) => Ok(Expect::Vacuous),
+            (_, false) => Err(Fault::NoReason {
+                name: name.to_owned(),
+                word: word.to_owned(),
+            }),
+        },
         Some(word) => Err(Fault::Value {
             name: name.to_owned(),
             key: "expect".to_owned(),
             value: format!("\"{word}\""),
-            wanted: "\"pass\" or \"fail\"",
+            wanted: "\"pass\", \"fail\" or \"vacuous\"",
         }),
     }
 }
