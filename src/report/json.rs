@@ -4,8 +4,8 @@
 
 use super::parts::{self, SCHEMA};
 use crate::property::Verdict;
-use crate::run::{Ended, Environment, Event, Group, Reporter};
-use serde_json::{Value, json};
+use crate::run::{Environment, Event, Reporter};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// The JSON format.
@@ -26,26 +26,6 @@ impl<'w> Json<'w> {
     }
 }
 
-pub(super) const fn ended_word(ended: Ended) -> &'static str {
-    match ended {
-        Ended::Whole => "whole",
-        Ended::MaxFail => "max-fail",
-        Ended::Interrupted => "interrupted",
-    }
-}
-
-fn group(group: &Group) -> Value {
-    json!({
-        "property": group.property,
-        "subject": group.subject,
-        "verdict": group.kind().word().to_lowercase(),
-        "counts": group.counts,
-        "reason": group.reason(),
-        "vacuous": parts::vacuous(group),
-        "time": group.time.as_secs_f64(),
-    })
-}
-
 impl Reporter for Json<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
@@ -55,27 +35,12 @@ impl Reporter for Json<'_> {
                     self.findings.push(Value::Object(parts::check(done)));
                 }
             }
-            Event::RunFinished {
-                counts,
-                groups,
-                coverage,
-                shortfalls,
-                ended,
-                resume,
-                time,
-            } => {
-                let document = json!({
-                    "schema": SCHEMA,
-                    "environment": self.environment,
-                    "counts": counts,
-                    "properties": groups.iter().map(group).collect::<Vec<_>>(),
-                    "coverage": parts::coverage(coverage),
-                    "shortfalls": shortfalls,
-                    "findings": self.findings,
-                    "ended": ended_word(*ended),
-                    "resume": resume,
-                    "time": time.as_secs_f64(),
-                });
+            Event::RunFinished { .. } => {
+                let mut document = Map::new();
+                document.insert("schema".to_owned(), json!(SCHEMA));
+                document.insert("environment".to_owned(), json!(self.environment));
+                document.append(&mut parts::end(event));
+                document.insert("findings".to_owned(), json!(self.findings));
                 serde_json::to_writer_pretty(&mut self.out, &document)?;
                 writeln!(self.out)?;
                 self.out.flush()?;

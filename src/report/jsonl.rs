@@ -2,10 +2,9 @@
 //!
 //! It must not keep anything back. Layer 10.
 
-use super::json::ended_word;
 use super::parts::{self, SCHEMA};
 use crate::run::{Event, Reporter};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// The JSON-lines format.
@@ -30,29 +29,18 @@ fn line(event: &Event<'_>) -> Value {
             json!({ "event": "shrunk", "property": property, "from": from, "to": to })
         }
         Event::CaseFinished(done) => {
-            let mut all = serde_json::Map::new();
+            let mut all = Map::new();
             all.insert("event".to_owned(), json!("case-finished"));
             all.append(&mut parts::check(done));
             all.insert("time".to_owned(), json!(done.time.as_secs_f64()));
             Value::Object(all)
         }
-        Event::RunFinished {
-            counts,
-            coverage,
-            shortfalls,
-            ended,
-            resume,
-            time,
-            ..
-        } => json!({
-            "event": "run-finished",
-            "counts": counts,
-            "coverage": parts::coverage(coverage),
-            "shortfalls": shortfalls,
-            "ended": ended_word(*ended),
-            "resume": resume,
-            "time": time.as_secs_f64(),
-        }),
+        Event::RunFinished { .. } => {
+            let mut all = Map::new();
+            all.insert("event".to_owned(), json!("run-finished"));
+            all.append(&mut parts::end(event));
+            Value::Object(all)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! It must not write anything. Layer 10.
 
 use crate::property::Verdict;
-use crate::run::{Coverage, Finished, Group};
+use crate::run::{Coverage, Ended, Event, Finished, Group};
 use serde_json::{Map, Value, json};
 
 /// Version of the JSON formats; raised when a field changes its meaning.
@@ -72,8 +72,54 @@ pub(super) fn check(finished: &Finished) -> Map<String, Value> {
     all
 }
 
+/// How a run ended, with everything that was counted; nothing of any other event.
+pub(super) fn end(event: &Event<'_>) -> Map<String, Value> {
+    let mut all = Map::new();
+    let Event::RunFinished {
+        counts,
+        groups,
+        coverage: covered,
+        shortfalls,
+        ended,
+        resume,
+        time,
+    } = event
+    else {
+        return all;
+    };
+    let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
+    put("counts", json!(counts));
+    put("properties", groups.iter().map(group).collect());
+    put("coverage", coverage(covered));
+    put("shortfalls", json!(shortfalls));
+    put("ended", json!(ended_word(*ended)));
+    put("resume", json!(resume));
+    put("time", json!(time.as_secs_f64()));
+    all
+}
+
+const fn ended_word(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Whole => "whole",
+        Ended::MaxFail => "max-fail",
+        Ended::Interrupted => "interrupted",
+    }
+}
+
+fn group(group: &Group) -> Value {
+    json!({
+        "property": group.property,
+        "subject": group.subject,
+        "verdict": group.kind().word().to_lowercase(),
+        "counts": group.counts,
+        "reason": group.reason(),
+        "vacuous": vacuous(group),
+        "time": group.time.as_secs_f64(),
+    })
+}
+
 /// How many verdicts were vacuous for each reason.
-pub(super) fn vacuous(group: &Group) -> Value {
+fn vacuous(group: &Group) -> Value {
     let counted = group.vacuous.iter();
     counted
         .map(|(reason, count)| (reason.reason().to_owned(), json!(count)))
@@ -82,7 +128,7 @@ pub(super) fn vacuous(group: &Group) -> Value {
 }
 
 /// How many cases there were, and how many covered what.
-pub(super) fn coverage(coverage: &Coverage) -> Value {
+fn coverage(coverage: &Coverage) -> Value {
     let mut all = Map::new();
     all.insert("cases".to_owned(), json!(coverage.cases()));
     for (name, hits) in coverage.iter() {

@@ -6,7 +6,7 @@ use super::advice;
 use super::grid::{grid, sentence};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{percent, plain};
+use super::words::{facts, percent, plain};
 use crate::model::Model;
 use crate::plan::{Plan, Violation};
 use crate::rule::Status;
@@ -48,38 +48,14 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
 
 /// The model's facts in a few lines.
 fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
-    let gated = if model.gated() { "gated" } else { "not gated" };
     writeln!(
         out,
-        "{}  ({}; {})",
+        "{}  ({}; {})\n{}",
         plain(&model.name),
         plain(&model.source),
-        model.grade.name()
+        model.grade.name(),
+        facts(model).join("  ")
     )?;
-    write!(
-        out,
-        "hidden {}  intermediate {}  experts {}  top-k {}  {} ({gated})  {}",
-        model.hidden,
-        model.intermediate,
-        model.experts,
-        model.top_k,
-        model.activation,
-        model.quant.format
-    )?;
-    let parts = [
-        (
-            "model hidden",
-            Some(model.model_hidden).filter(|h| *h != model.hidden),
-        ),
-        ("shared", model.shared),
-        ("dense", model.dense),
-    ];
-    for (name, size) in parts {
-        if let Some(size) = size {
-            write!(out, "  {name} {size}")?;
-        }
-    }
-    writeln!(out)?;
     for note in &model.notes {
         writeln!(out, "note: {}", plain(note))?;
     }

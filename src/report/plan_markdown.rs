@@ -3,7 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice;
-use super::words::{percent, plain};
+use super::words::{facts, percent, plain};
 use crate::run::Survey;
 use std::io::{self, Write};
 
@@ -15,16 +15,11 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     let model = &survey.model;
     writeln!(
         out,
-        "### {} at tp={}, ep={}\n\nhidden {}, intermediate {}, experts {}, top-k {}, {}, {}\n",
+        "### {} at tp={}, ep={}\n\n{}\n",
         escaped(&model.name),
         survey.parallel.tp,
         survey.parallel.ep,
-        model.hidden,
-        model.intermediate,
-        model.experts,
-        model.top_k,
-        model.activation,
-        model.quant.format
+        facts(model).join(", ")
     )?;
     writeln!(
         out,

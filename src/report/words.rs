@@ -2,6 +2,7 @@
 //!
 //! It must not write anything. Layer 10.
 
+use crate::model::Model;
 use std::time::Duration;
 
 /// `1 case`, `2 cases`, `5 184 checks`.
@@ -56,6 +57,30 @@ pub(super) fn bytes(number: u64) -> String {
 pub fn plain(text: &str) -> String {
     let safe = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(safe).collect()
+}
+
+/// The model's facts, one phrase each.
+pub(super) fn facts(model: &Model) -> Vec<String> {
+    let gated = if model.gated() { "gated" } else { "not gated" };
+    let mut all = vec![
+        format!("hidden {}", model.hidden),
+        format!("intermediate {}", model.intermediate),
+        format!("experts {}", model.experts),
+        format!("top-k {}", model.top_k),
+        format!("{} ({gated})", model.activation),
+        model.quant.format.to_string(),
+    ];
+    let latent = Some(model.model_hidden).filter(|hidden| *hidden != model.hidden);
+    let parts = [
+        ("model hidden", latent),
+        ("shared", model.shared),
+        ("dense", model.dense),
+    ];
+    let there = parts
+        .iter()
+        .filter_map(|(name, size)| Some((name, (*size)?)));
+    all.extend(there.map(|(name, size)| format!("{name} {size}")));
+    all
 }
 
 /// Seconds with one decimal.
