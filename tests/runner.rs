@@ -2,9 +2,10 @@
 
 use padproof::case::Case;
 use padproof::r#gen::Domain;
-use padproof::property::{Property, Tier, Trial, Vacuous, Verdict, find};
+use padproof::property::{Finding, Needs, Property, Tier, Trial, Vacuous, Verdict, find};
 use padproof::run::{
-    Budget, Environment, Event, Filter, Job, Kind, Outcome, Reporter, Settings, execute, jobs,
+    Budget, Ended, Environment, Event, Filter, Job, Kind, Outcome, Reporter, Settings, execute,
+    jobs,
 };
 use padproof::schedule::Schedule;
 use padproof::subject::{Cpu, SkipReason, Subject, SubjectError};
@@ -40,9 +41,14 @@ struct Asked<'a> {
     cases: u64,
     max_fail: Option<u64>,
     threads: usize,
+    filter: &'a str,
 }
 
 fn run(asked: &Asked<'_>) -> (Outcome, Told) {
+    run_until(asked, &AtomicBool::new(false))
+}
+
+fn run_until(asked: &Asked<'_>, stop: &AtomicBool) -> (Outcome, Told) {
     let jobs: Vec<Job> =
         jobs(asked.suites, &asked.properties, true, &Filter::default()).expect("known names");
     let settings = Settings {
@@ -63,13 +69,13 @@ fn run(asked: &Asked<'_>) -> (Outcome, Told) {
             cases: Some(asked.cases),
             time: None,
             properties: asked.properties.clone(),
-            filter: Filter::default(),
+            filter: Filter::parse(asked.filter),
         },
         max_fail: asked.max_fail,
         shrink: false,
         threads: asked.threads,
         canonical: true,
-        stop: &AtomicBool::new(false),
+        stop,
     };
     let mut told = Told::default();
     let outcome = execute(&settings, &mut [&mut told]).expect("no stream fails");
@@ -95,6 +101,7 @@ fn a_foretold_vacuous_verdict_passes_and_a_stale_one_fails() {
             cases: 0,
             max_fail: None,
             threads: 1,
+            filter: "",
         })
     };
     let (outcome, told) = asked(entry("i=20,pad=i16"));
@@ -148,4 +155,91 @@ fn a_bound_as_large_as_the_output_proves_nothing() {
     // Equal bits with the same shards unpadded prove that padding changed nothing all the same.
     let ordered = (identity.check)(&saturated, &mut Trial::new(&mut Cpu::default()));
     assert_eq!(ordered, Verdict::Pass(Tier::SameOrder));
+}
+
+fn every_fifth_fails(case: &Case, _: &mut Trial<'_>) -> Verdict {
+    if !case.seed.is_multiple_of(5) {
+        return Verdict::Pass(Tier::Bytes);
+    }
+    Verdict::Fail(Box::new(Finding {
+        property: "fifth",
+        subject: "-".to_owned(),
+        case: case.to_string(),
+        place: "seed".to_owned(),
+        wanted: "no multiple of 5".to_owned(),
+        actual: case.seed.to_string(),
+        bound: String::new(),
+        derivation: String::new(),
+        differing: 1,
+        total: 1,
+        first: Vec::new(),
+        note: None,
+    }))
+}
+
+static FIFTH: Property = Property {
+    name: "fifth",
+    meaning: "No seed is a multiple of 5.",
+    needs: Needs::Plan,
+    check: every_fifth_fails,
+};
+
+/// `--start` after `--max-fail`: parts put together are the whole, on any number of threads.
+#[test]
+fn a_run_stopped_by_failures_goes_on_where_it_stopped() {
+    let units = find("plan-units").expect("listed");
+    for filter in ["", "w=f32"] {
+        let asked = |start, max_fail, threads| {
+            run(&Asked {
+                suites: &[],
+                properties: vec![&FIFTH, units],
+                start,
+                cases: 200 - start,
+                max_fail,
+                threads,
+                filter,
+            })
+        };
+        let (outcome, whole) = asked(0, None, 1);
+        assert_eq!((outcome.ended, whole.resume), (Ended::Whole, 200));
+        assert!(outcome.counts.failed > 3, "{filter}");
+        for threads in [1, 3] {
+            let mut parts = Told::default();
+            let mut stops = 0;
+            loop {
+                let (outcome, told) = asked(parts.resume, Some(2), threads);
+                assert!(told.resume > parts.resume || outcome.ended == Ended::Whole);
+                parts.checks.extend(told.checks);
+                parts.resume = told.resume;
+                if outcome.ended == Ended::Whole {
+                    break;
+                }
+                stops += 1;
+                assert_eq!(outcome.counts.failed, 2);
+            }
+            assert!(stops > 1);
+            assert_eq!(parts, whole, "{threads} threads, filter `{filter}`");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_run_skips_no_case() {
+    let stopped = AtomicBool::new(true);
+    let (outcome, told) = run_until(
+        &Asked {
+            suites: &[],
+            properties: vec![&FIFTH],
+            start: 10,
+            cases: 200,
+            max_fail: None,
+            threads: 1,
+            filter: "",
+        },
+        &stopped,
+    );
+    assert_eq!(
+        (outcome.ended, told.resume, told.checks.len()),
+        (Ended::Interrupted, 10, 0)
+    );
 }

@@ -218,7 +218,10 @@ impl Reporter for Human<'_> {
                 match ended {
                     Ended::Whole => {}
                     Ended::MaxFail => {
-                        writeln!(self.out, "stopped at the failure limit (--max-fail)")?
+                        writeln!(
+                            self.out,
+                            "stopped at the failure limit (--max-fail); go on with --start {resume}"
+                        )?;
                     }
                     Ended::Interrupted => {
                         writeln!(self.out, "interrupted; go on with --start {resume}")?;

@@ -101,7 +101,8 @@ pub enum Event<'a> {
         shortfalls: &'a [String],
         /// How the run ended.
         ended: Ended,
-        /// The `--start` of the next random case, where an interrupted run can go on.
+        /// The `--start` of the first random case that was not told, where a run that ended early
+        /// goes on.
         resume: u64,
         /// How long the run took.
         time: Duration,

@@ -51,7 +51,7 @@ pub struct Settings<'a> {
     pub jobs: Vec<Job>,
     /// Random cases after them.
     pub budget: Budget,
-    /// Failures after which the run ends; never if left out.
+    /// Failures after which the run ends, once their case is done; never if left out.
     pub max_fail: Option<u64>,
     /// Whether failing cases are shrunk.
     pub shrink: bool,
@@ -142,30 +142,38 @@ impl Run<'_, '_, '_> {
                 break;
             }
             let last = end.min(next.saturating_add(CHUNK as u64));
-            let drawn = (next..last).map(|n| draw(budget.domain, budget.seed, n));
-            let chunk: Vec<Job> = drawn
-                .filter(|case| budget.filter.matches(&format!("{case:#}"), None))
-                .map(|case| Job::Case {
-                    case,
-                    properties: budget.properties.clone(),
-                    expect: Expect::Pass,
-                    origin: None,
+            let drawn = (next..last).map(|n| (n, draw(budget.domain, budget.seed, n)));
+            let (numbers, chunk): (Vec<u64>, Vec<Job>) = drawn
+                .filter(|(_, case)| budget.filter.matches(&format!("{case:#}"), None))
+                .map(|(n, case)| {
+                    let job = Job::Case {
+                        case,
+                        properties: budget.properties.clone(),
+                        expect: Expect::Pass,
+                        origin: None,
+                    };
+                    (n, job)
                 })
-                .collect();
-            self.chunk(&chunk)?;
-            next = last;
+                .unzip();
+            let told = self.chunk(&chunk)?;
+            next = match (self.ended, told.checked_sub(1)) {
+                (None, _) => last,
+                (Some(_), Some(at)) => numbers[at] + 1,
+                (Some(_), None) => next,
+            };
         }
         Ok(next)
     }
 
-    /// Runs one chunk over all threads and reports it in order.
-    fn chunk(&mut self, jobs: &[Job]) -> io::Result<()> {
+    /// Runs one chunk over all threads and reports it in order; answers how many of its jobs were
+    /// told. A job is told whole, so that none is left half done where the run goes on.
+    fn chunk(&mut self, jobs: &[Job]) -> io::Result<usize> {
         if self.ended.is_some() {
-            return Ok(());
+            return Ok(0);
         }
         if self.settings.stop.load(Ordering::Relaxed) {
             self.ended = Some(Ended::Interrupted);
-            return Ok(());
+            return Ok(0);
         }
         let canonical = self.settings.canonical;
         for job in jobs {
@@ -178,7 +186,7 @@ impl Run<'_, '_, '_> {
                 .map_init(Worker::default, |worker, job| run(worker, job, canonical))
                 .collect()
         });
-        for (job, (finished, coverage)) in jobs.iter().zip(done) {
+        for (at, (job, (finished, coverage))) in jobs.iter().zip(done).enumerate() {
             self.coverage.add(&coverage);
             if let Job::Case {
                 origin: Some((suite, _)),
@@ -191,17 +199,14 @@ impl Run<'_, '_, '_> {
                 self.shrink(job, &mut one)?;
                 self.count(&one);
                 self.emit(&Event::CaseFinished(&one))?;
-                if self
-                    .settings
-                    .max_fail
-                    .is_some_and(|max| self.counts.failed >= max)
-                {
-                    self.ended = Some(Ended::MaxFail);
-                    return Ok(());
-                }
+            }
+            let most = self.settings.max_fail;
+            if most.is_some_and(|most| self.counts.failed >= most) {
+                self.ended = Some(Ended::MaxFail);
+                return Ok(at + 1);
             }
         }
-        Ok(())
+        Ok(jobs.len())
     }
 
     /// Replaces a failing case by the smallest one found.
