@@ -35,6 +35,7 @@ fn finished(
         case: case.to_owned(),
         name: None,
         place: None,
+        word: None,
         property,
         subject,
         verdict,

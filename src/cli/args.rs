@@ -196,7 +196,8 @@ pub(super) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// A shipped suite or one of its entries, a suite file, a file of case lines, or a case line
+    /// A shipped suite or one of its entries, a suite file or FILE::ENTRY, a file of case lines, or
+    /// a case line
     #[arg(value_name = "SUITE|CASE")]
     pub(super) what: Vec<String>,
     /// Plant every mutant instead, and print which property catches it

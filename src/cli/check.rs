@@ -22,6 +22,7 @@ fn finished(property: &Property, case: &Case, verdict: Verdict, time: Duration) 
         case: case.to_string(),
         name: None,
         place: None,
+        word: None,
         property: property.name,
         subject: match property.needs {
             Needs::Subject => SUBJECT,

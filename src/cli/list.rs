@@ -133,7 +133,11 @@ pub(super) fn builtin(name: &str) -> Result<Suite, CliError> {
             known.join(", ")
         ))
     })?;
-    Ok(suite::parse(text, &format!("{name}.toml"))?)
+    let suite = suite::parse(text, &format!("{name}.toml"))?;
+    Ok(Suite {
+        shipped: true,
+        ..suite
+    })
 }
 
 fn cases(name: &str) -> Result<Vec<[String; 2]>, CliError> {

@@ -35,11 +35,15 @@ impl Selected {
             self.add_lines("standard input", &read(std::io::stdin(), "standard input")?)?;
         } else if Path::new(word).exists() {
             self.add_file(Path::new(word))?;
+        } else if let Some((file, entry)) = word.rsplit_once("::") {
+            // No case line and no name of an entry holds a colon.
+            let found = suite::parse(&open(Path::new(file))?, file)?;
+            self.add_entries(found, entry)?;
         } else if let Some((name, _)) = word
             .split_once('/')
             .filter(|(name, _)| suite::builtin(name).is_some())
         {
-            self.add_entries(name, word)?;
+            self.add_entries(builtin(name)?, word)?;
         } else if word.contains('=') || word.is_empty() {
             self.cases.push(case(word)?);
         } else {
@@ -56,12 +60,7 @@ impl Selected {
 
     /// A suite file by its ending, else case lines.
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), CliError> {
-        let file = path.display().to_string();
-        let opened = std::fs::File::open(path).map_err(|source| CliError::File {
-            file: file.clone(),
-            source,
-        })?;
-        let text = read(opened, &file)?;
+        let (file, text) = (path.display().to_string(), open(path)?);
         if path.extension().is_some_and(|ending| ending == "toml") {
             self.suites.push(suite::parse(&text, &file)?);
             return Ok(());
@@ -83,8 +82,7 @@ impl Selected {
     }
 
     /// The entries of a suite whose full name is `word` or goes on from it with a slash.
-    fn add_entries(&mut self, name: &str, word: &str) -> Result<(), CliError> {
-        let mut suite = builtin(name)?;
+    fn add_entries(&mut self, mut suite: Suite, word: &str) -> Result<(), CliError> {
         // An entry's name without what a sweep varies: that is what a slip of the hand is near to.
         let short = |full: &String| full.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
         let names: Vec<String> = (suite.cases.iter().map(|e| &e.name))
@@ -101,13 +99,27 @@ impl Selected {
         if suite.cases.is_empty() && suite.plans.is_empty() {
             let hint =
                 nearest(word, &names).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+            let list = if suite.shipped {
+                format!("; see `padproof list cases {}`", suite.name)
+            } else {
+                format!(" ({})", suite.file)
+            };
             return Err(CliError::Usage(format!(
-                "suite {name} has no entry `{word}`{hint}; see `padproof list cases {name}`"
+                "suite {} has no entry `{word}`{hint}{list}",
+                suite.name
             )));
         }
         self.partial = true;
         self.suites.push(suite);
         Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<String, CliError> {
+    let file = path.display().to_string();
+    match std::fs::File::open(path) {
+        Ok(opened) => read(opened, &file),
+        Err(source) => Err(CliError::File { file, source }),
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Finished {
     pub name: Option<String>,
     /// File and line of the suite entry, if it comes from one.
     pub place: Option<(String, usize)>,
+    /// What `padproof run` finds that entry by.
+    pub word: Option<String>,
     /// The property's name.
     pub property: &'static str,
     /// The subject's name; `-` where none is needed.
@@ -44,13 +46,23 @@ pub struct Finished {
 impl Finished {
     /// The command that reproduces it.
     pub fn repro(&self) -> String {
-        match (&self.verdict, &self.name) {
-            (_, Some(name)) if !crate::property::ALL.iter().any(|p| p.name == self.property) => {
-                format!("padproof run {name}")
+        match (&self.verdict, &self.word) {
+            (_, Some(word)) if crate::property::find(self.property).is_none() => {
+                format!("padproof run {}", quoted(word))
             }
             (Verdict::Fail(finding), _) => finding.repro(),
             _ => format!("padproof check {} {}", self.property, self.case),
         }
+    }
+}
+
+/// A word as a shell takes it: in quotes where it holds more than names do.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=,:+@".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -372,6 +372,7 @@ fn finished(
         case: case.to_owned(),
         name: origin.map(|o| o.name.clone()),
         place: origin.map(|o| (o.file.clone(), o.line)),
+        word: origin.map(|o| o.word.clone()),
         property,
         subject,
         verdict,

@@ -17,6 +17,9 @@ pub struct Origin {
     pub file: String,
     /// Line in the file.
     pub line: usize,
+    /// What `padproof run` finds it by: its name, for an entry of a file of the user's behind
+    /// the file's.
+    pub word: String,
 }
 
 /// One thing to run.
@@ -86,6 +89,10 @@ fn origin(suite: &Suite, name: &str, line: usize) -> Origin {
         name: name.to_owned(),
         file: suite.file.clone(),
         line,
+        word: match suite.shipped {
+            true => name.to_owned(),
+            false => format!("{}::{name}", suite.file),
+        },
     }
 }
 

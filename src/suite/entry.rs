@@ -13,6 +13,8 @@ pub struct Suite {
     pub name: String,
     /// The file it came from, as given.
     pub file: String,
+    /// Whether it is shipped in the program, where its name alone finds it.
+    pub shipped: bool,
     /// What it is for, in a sentence.
     pub about: Option<String>,
     /// Properties to run; all if empty.

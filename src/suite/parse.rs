@@ -116,6 +116,7 @@ fn head(head: &RawHead) -> Result<Suite, Fault> {
     Ok(Suite {
         name: head.name.clone(),
         file: String::new(),
+        shipped: false,
         about: head.about.clone(),
         properties: head.properties.clone(),
         coverage: head.coverage.clone(),

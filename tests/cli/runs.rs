@@ -273,3 +273,44 @@ fn an_interrupt_leaves_a_whole_report_and_ends_with_130() {
     assert_eq!(last["event"], "run-finished");
     assert_eq!(last["ended"], "interrupted");
 }
+
+/// What a failure of a plan entry prints, in a file of the user's own, under any name.
+#[test]
+fn the_reproducer_of_a_users_plan_entry_can_be_pasted() {
+    let folder = Folder::new();
+    let entry = |name: &str, width: u64| {
+        format!(
+            "[[plan]]\nname = \"{name}\"\nmodel = \"NemotronH-default\"\ntp = 8\nrule = \"sglang.flashinfer_trtllm.bf16\"\nexpect = {{ width = {width} }}\n"
+        )
+    };
+    let text = format!(
+        "[suite]\nname = \"mine\"\n{}{}[[case]]\nname = \"stale\"\nline = \"i=20,pad=i16\"\nexpect = \"fail\"\nwhy = \"it did once\"\n",
+        entry("right", 961),
+        entry("wrong", 960)
+    );
+    for name in ["mine.toml", "it's mine; a::b.toml"] {
+        let file = folder.file(name, &text);
+        let out = ends(&["run", &file, "--max-fail", "all"], 1);
+        let printed = self::text(&out.stdout);
+        let repros: Vec<&str> = (printed.lines())
+            .filter_map(|line| line.trim().strip_prefix("repro: padproof run "))
+            .collect();
+        assert_eq!(repros.len(), 4, "two failures, told twice: {printed}");
+        for repro in &repros[..2] {
+            // A shell takes the word apart.
+            let line = format!("printf %s {repro}");
+            let word = Command::new("sh").args(["-c", &line]).output().unwrap();
+            let out = ends(&["run", &self::text(&word.stdout)], 1);
+            let again = self::text(&out.stdout);
+            assert!(again.contains(repro), "{again}");
+            assert!(again.contains(" 1 failed"), "{again}");
+        }
+        assert!(repros[0].contains("mine/stale") && repros[1].contains("mine/wrong"));
+    }
+    let file = folder.file("mine.toml", &text);
+    refused(
+        &["run", &format!("{file}::mine/wrnog")],
+        &["did you mean `mine/wrong`?"],
+    );
+    refused(&["run", "nowhere.toml::mine/wrong"], &["nowhere.toml"]);
+}
