@@ -4,6 +4,17 @@
 
 use crate::terms::{UnknownWord, WeightFormat};
 
+/// What one file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Path as given.
+    pub file: String,
+    /// Where it says so.
+    pub key: String,
+    /// What it says.
+    pub value: String,
+}
+
 /// Why a model could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -79,6 +90,16 @@ pub enum ModelError {
         file: String,
         /// What was looked for and not found.
         why: NotMoe,
+    },
+    /// Two files that give the same weights different formats.
+    #[error("{}: {} says that the {part} are {}, but {}: {} says {}; one of the two is stale", .own.file, .own.key, .own.value, .beside.file, .beside.key, .beside.value)]
+    Disagree {
+        /// Which weights.
+        part: &'static str,
+        /// What the config says.
+        own: Box<Said>,
+        /// What the file beside it says.
+        beside: Box<Said>,
     },
     /// A needed key is absent.
     #[error("{file}: no {what}: none of {} is there{note}", .keys.join(", "))]

@@ -242,7 +242,13 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     let shared = layers::shared(&doc, &family, intermediate)?;
     let dense = layers::dense(&doc, &family, &layers, &mut notes)?;
     // The experts' dtype is written where the experts are; the quantisation at the top mostly.
-    let quant = quant::read(&[root, doc], beside.as_ref(), &family, &layers, &mut notes)?;
+    let quant = quant::read(
+        &[root, doc],
+        beside.as_ref(),
+        &family,
+        (&layers, shared.is_some()),
+        &mut notes,
+    )?;
 
     let architecture = architectures.first().map_or(String::new(), |a| cut(a, 200));
     let model_type = if outer.is_empty() { inner } else { outer };

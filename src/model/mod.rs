@@ -13,10 +13,11 @@ mod json;
 mod layers;
 mod load;
 mod methods;
+mod parts;
 mod quant;
 mod router;
 
 pub use builtin::builtin;
-pub use error::{ModelError, NotMoe};
+pub use error::{ModelError, NotMoe, Said};
 pub use facts::{Grade, Model, Quant};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};

@@ -4,12 +4,13 @@
 //! facts/upstream-padding.md 4.1 and facts/peers.md 5 met them.
 
 use super::doc::{Doc, shown};
-use super::error::ModelError;
+use super::error::{ModelError, Said};
 use super::facts::Quant;
 use super::family::Family;
 use super::ignore::Patterns;
 use super::layers::Layers;
 use super::methods::{self, Scheme, unknown};
+use super::parts::{Part, parts};
 use crate::terms::WeightFormat;
 use serde_json::Value;
 
@@ -21,14 +22,6 @@ const IGNORE: &[&str] = &[
     "exclude",
     "exclude_layers",
 ];
-
-/// One of the three parts that have a format of their own.
-struct Part<'a> {
-    word: &'static str,
-    layers: &'a [u64],
-    tails: Vec<String>,
-    routed: bool,
-}
 
 /// Which modules a scheme is for.
 enum Reach {
@@ -76,50 +69,29 @@ impl Schemes {
 }
 
 /// Reads the formats. `configs` are the objects that may hold `quantization_config`, best first;
-/// `beside` is `hf_quant_config.json`.
+/// `beside` is `hf_quant_config.json`, which must agree where both say something.
 pub(super) fn read(
     configs: &[Doc<'_>],
     beside: Option<&Doc<'_>>,
     family: &Family,
-    layers: &Layers,
+    (layers, has_shared): (&Layers, bool),
     notes: &mut Vec<String>,
 ) -> Result<Quant, ModelError> {
     let plain = plain(configs, notes)?;
-    let parts = parts(family, layers);
-    let entry = entry(configs, beside)?;
-    let mut method = "none".to_owned();
-    let mut found = [None; 3];
-    if let Some(entry) = &entry {
-        let schemes = schemes(entry)?;
-        let ignored = ignored(entry)?;
-        if ignored.unread > 0 {
-            notes.push(format!(
-                "{} patterns of modules left unquantised could not be read",
-                ignored.unread
-            ));
-        }
-        for (part, slot) in parts.iter().zip(&mut found) {
-            *slot = schemes.of(part);
-            let left = ignored.covered(part.layers, &part.tails);
-            if slot.is_none() || left == 0 {
-                continue;
-            }
-            if left == part.layers.len() {
-                *slot = None;
-            } else {
-                notes.push(format!(
-                    "{left} of {} layers' {} are not quantised",
-                    part.layers.len(),
-                    part.word
-                ));
-            }
-        }
-        method = schemes.method;
+    let parts = parts(family, layers, has_shared);
+    let (own, beside) = (entry(configs)?, beside.map(beside_entry).transpose()?);
+    let (mut method, found) = match (&own, &beside) {
+        (Some(entry), _) | (None, Some(entry)) => formats(entry, &parts, notes)?,
+        (None, None) => ("none".to_owned(), [None; 3]),
+    };
+    if let (Some(own), Some(beside)) = (&own, &beside) {
+        let (_, other) = formats(beside, &parts, &mut Vec::new())?;
+        agree(own, beside, &parts, &found, &other)?;
     }
     let [routed, shared, dense] = found;
     let routed = stored(configs, routed)?;
-    let draft = match &entry {
-        Some(entry) if layers.draft => stored(configs, draft(entry, family, layers)?)?,
+    let draft = match own.as_ref().or(beside.as_ref()) {
+        Some(entry) if layers.draft => stored(configs, draft(entry, &parts[0], layers)?)?,
         _ => routed,
     };
     if method == "none" && routed.is_some() {
@@ -138,18 +110,88 @@ pub(super) fn read(
 }
 
 /// How the experts of the first layer behind the numbered ones are stored.
-fn draft(entry: &Doc<'_>, family: &Family, layers: &Layers) -> Result<Option<Scheme>, ModelError> {
+fn draft(
+    entry: &Doc<'_>,
+    routed: &Part<'_>,
+    layers: &Layers,
+) -> Result<Option<Scheme>, ModelError> {
     let behind = [layers.total];
-    let [routed, ..] = parts(family, layers);
     let part = Part {
         layers: &behind,
-        ..routed
+        tails: routed.tails.clone(),
+        ..*routed
     };
     let ignored = ignored(entry)?;
     if ignored.covered(&behind, &part.tails) > 0 || ignored.covers_draft(&part.tails) {
         return Ok(None);
     }
     Ok(schemes(entry)?.of(&part))
+}
+
+/// What an entry makes of each part, with the method it names.
+fn formats(
+    entry: &Doc<'_>,
+    parts: &[Part<'_>; 3],
+    notes: &mut Vec<String>,
+) -> Result<(String, [Option<Scheme>; 3]), ModelError> {
+    let schemes = schemes(entry)?;
+    let ignored = ignored(entry)?;
+    if ignored.unread > 0 {
+        notes.push(format!(
+            "{} patterns of modules left unquantised could not be read",
+            ignored.unread
+        ));
+    }
+    let mut found = [None; 3];
+    for (part, slot) in parts.iter().zip(&mut found) {
+        *slot = schemes.of(part);
+        let left = ignored.covered(part.layers, &part.tails);
+        if slot.is_none() || left == 0 {
+            continue;
+        }
+        if left == part.layers.len() {
+            *slot = None;
+        } else {
+            notes.push(format!(
+                "{left} of {} layers' {} are not quantised",
+                part.layers.len(),
+                part.word
+            ));
+        }
+    }
+    Ok((schemes.method, found))
+}
+
+/// Refuses two entries that give a part of the model different formats: one of them is stale, and
+/// stacks differ in which they read.
+fn agree(
+    own: &Doc<'_>,
+    beside: &Doc<'_>,
+    parts: &[Part<'_>; 3],
+    found: &[Option<Scheme>; 3],
+    other: &[Option<Scheme>; 3],
+) -> Result<(), ModelError> {
+    let said = |doc: &Doc<'_>, scheme: &Option<Scheme>| {
+        let (file, key) = (
+            doc.file.to_owned(),
+            match doc.path {
+                "" => "the top level".to_owned(),
+                path => path.to_owned(),
+            },
+        );
+        let value = scheme.map_or("unquantised".to_owned(), |s| s.format.to_string());
+        Box::new(Said { file, key, value })
+    };
+    for ((part, a), b) in parts.iter().zip(found).zip(other) {
+        if a != b && part.exists {
+            return Err(ModelError::Disagree {
+                part: part.word,
+                own: said(own, a),
+                beside: said(beside, b),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The format of unquantised weights.
@@ -197,8 +239,8 @@ fn stored(configs: &[Doc<'_>], routed: Option<Scheme>) -> Result<Option<Scheme>,
     }
 }
 
-/// The quantisation entry, if there is one.
-fn entry<'a>(configs: &[Doc<'a>], beside: Option<&Doc<'a>>) -> Result<Option<Doc<'a>>, ModelError> {
+/// The config's quantisation entry, if there is one.
+fn entry<'a>(configs: &[Doc<'a>]) -> Result<Option<Doc<'a>>, ModelError> {
     for doc in configs {
         for key in ["quantization_config", "compression_config"] {
             let path = match (doc.path, key) {
@@ -211,62 +253,14 @@ fn entry<'a>(configs: &[Doc<'a>], beside: Option<&Doc<'a>>) -> Result<Option<Doc
             }
         }
     }
-    let Some(beside) = beside else {
-        return Ok(None);
-    };
-    Ok(Some(
-        beside
-            .object("quantization", "quantization")?
-            .unwrap_or(*beside),
-    ))
+    Ok(None)
 }
 
-/// Names of a part's modules behind `layers.N.`, in the spellings that checkpoints use.
-fn parts<'a>(family: &Family, layers: &'a Layers) -> [Part<'a>; 3] {
-    let home = family.home;
-    let tails = |names: &[&str]| {
-        names
-            .iter()
-            .map(|n| format!("{home}.{n}"))
-            .collect::<Vec<_>>()
-    };
-    let mut routed = tails(&["experts.0.down_proj"]);
-    routed.push("experts.0.down_proj".to_owned());
-    let mut shared = tails(&[
-        "shared_experts.down_proj",
-        "shared_expert.down_proj",
-        "shared_mlp.down_proj",
-    ]);
-    shared.extend(["shared_experts.down_proj", "share_expert.down_proj"].map(str::to_owned));
-    let dense = match home {
-        "mixer" | "feed_forward" | "ffn" => tails(&["down_proj"]),
-        _ => vec!["mlp.down_proj".to_owned()],
-    };
-    let beside = if layers.dense.is_empty() {
-        &layers.moe
-    } else {
-        &layers.dense
-    };
-    [
-        Part {
-            word: "routed experts",
-            layers: &layers.moe,
-            tails: routed,
-            routed: true,
-        },
-        Part {
-            word: "shared experts",
-            layers: &layers.moe,
-            tails: shared,
-            routed: false,
-        },
-        Part {
-            word: "dense MLPs",
-            layers: beside,
-            tails: dense,
-            routed: false,
-        },
-    ]
+/// The entry of `hf_quant_config.json`.
+fn beside_entry<'a>(beside: &Doc<'a>) -> Result<Doc<'a>, ModelError> {
+    Ok(beside
+        .object("quantization", "quantization")?
+        .unwrap_or(*beside))
 }
 
 /// The modules that stay unquantised.

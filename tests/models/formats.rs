@@ -232,3 +232,52 @@ fn the_file_beside_says_the_format_where_the_config_does_not() {
         "{error}"
     );
 }
+
+/// It was read only where the config said nothing; a stale one was never noticed.
+#[test]
+fn two_files_that_disagree_are_refused_and_name_both() {
+    let read = |own: Value, beside: Value| {
+        let config = config(json!({ "quantization_config": own }));
+        parse(&config, "some/config.json", Some(&beside.to_string())).map(|m| m.quant.format)
+    };
+    let fp8 = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
+    let algo = |algo: &str| json!({"quantization": {"quant_algo": algo}});
+    assert_eq!(
+        read(fp8.clone(), algo("FP8_PB_WO")).unwrap(),
+        WeightFormat::Fp8Block
+    );
+    // What is excluded by other names but leaves the model's parts alone is no disagreement.
+    let excluding = json!({"quant_algo": "FP8_PB_WO", "exclude_modules": ["lm_head"]});
+    assert_eq!(
+        read(fp8.clone(), excluding).unwrap(),
+        WeightFormat::Fp8Block
+    );
+    for (beside, value) in [
+        (algo("NVFP4"), "nvfp4"),
+        (algo("FP8"), "says fp8;"),
+        (
+            json!({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}}),
+            "unquantised",
+        ),
+        (
+            json!({"quantization": {"quant_algo": "FP8_PB_WO", "exclude_modules": ["model.layers.*.mlp.experts*"]}}),
+            "unquantised",
+        ),
+    ] {
+        let error = read(fp8.clone(), beside.clone()).unwrap_err().to_string();
+        for word in [
+            "some/config.json: quantization_config says that the routed experts are fp8-block",
+            "some/hf_quant_config.json: quantization says",
+            value,
+        ] {
+            assert!(error.contains(word), "{beside}: `{error}` lacks `{word}`");
+        }
+    }
+    let top = read(fp8, json!({"quant_algo": "NVFP4"}))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        top.contains("some/hf_quant_config.json: the top level says nvfp4"),
+        "{top}"
+    );
+}
