@@ -99,6 +99,7 @@ fn way(way: &Instead) -> String {
     let size = way.size.unwrap_or(way.width_padded);
     let what = match way.way {
         Way::Tp => format!("tp {}", way.tp),
+        Way::Ep if way.beside => format!("ep {} (shared and dense parts stay cut by tp)", way.ep),
         Way::Ep => format!("ep {}", way.ep),
         Way::Backend => way.rule.clone(),
         Way::FinerScales => {

@@ -79,6 +79,8 @@ pub struct Instead {
     pub extra_arithmetic: u64,
     /// Whether every weight keeps its value.
     pub lossless: bool,
+    /// Whether the model has parts that experts' parallelism leaves as they are.
+    pub beside: bool,
 }
 
 /// Advice about one rule.
@@ -110,10 +112,10 @@ pub struct Advice {
 impl Advice {
     /// About every current rule of the routed layer among `plans`.
     pub(super) fn of(model: &Model, plans: &[Surveyed], rules: &Rules, parallel: Parallel) -> Self {
-        let routed = layers(model, 1)
+        let (routed, rest): (Vec<_>, Vec<_>) = layers(model, 1)
             .into_iter()
-            .find(|p| p.kind == LayerKind::Routed);
-        let Some(part) = routed else {
+            .partition(|p| p.kind == LayerKind::Routed);
+        let Some(part) = routed.first() else {
             return Advice::default();
         };
         let mut advice = Advice {
@@ -130,7 +132,8 @@ impl Advice {
             };
             let about = About {
                 model,
-                part: &part,
+                part,
+                rest: &rest,
                 rule,
                 parallel,
             };
@@ -180,6 +183,8 @@ fn limits(model: &Model) -> Vec<String> {
 struct About<'a> {
     model: &'a Model,
     part: &'a LayerSpec,
+    /// The other parts, which stay cut by all ranks.
+    rest: &'a [LayerSpec],
     rule: &'a Rule,
     parallel: Parallel,
 }
@@ -187,6 +192,18 @@ struct About<'a> {
 impl About<'_> {
     fn plan(&self, parallel: Parallel) -> Option<Plan> {
         plan_layer(self.part, parallel, self.rule, &[]).ok()
+    }
+
+    /// Whether the parts beside the routed experts that the rule is for run on these ranks.
+    fn rest_runs(&self, parallel: Parallel) -> bool {
+        let concerned = |part: &&LayerSpec| {
+            self.rule.layers.contains(&part.kind.follows())
+                && self.rule.formats.contains(&part.weight)
+        };
+        let runs = |part: &LayerSpec| {
+            plan_layer(part, parallel, self.rule, &[]).is_ok_and(|plan| plan.fit < Fit::Refused)
+        };
+        self.rest.iter().filter(concerned).all(runs)
     }
 
     fn advice(&self, plan: &Plan, usable: &[u64], others: &[&Surveyed]) -> RuleAdvice {
@@ -200,9 +217,11 @@ impl About<'_> {
                 })
             })
             .collect();
-        let fits = |plan: &&Plan| plan.fit == Fit::Fits;
+        let fits = |plan: &&Plan| plan.fit == Fit::Fits && self.rest_runs(plan.parallel);
         let aligned: Vec<u64> = plans.iter().filter(fits).map(|p| p.parallel.tp).collect();
-        let padded = |plan: &&Plan| plan.fit == Fit::Padded && plan.parallel.tp > 1;
+        let padded = |plan: &&Plan| {
+            plan.fit == Fit::Padded && plan.parallel.tp > 1 && self.rest_runs(plan.parallel)
+        };
         let cheapest = plans
             .iter()
             .filter(padded)
@@ -234,6 +253,7 @@ impl About<'_> {
             extra_bytes: share(self.weight_bytes(), plan.overhead_millionths),
             extra_arithmetic: plan.overhead_millionths,
             lossless: true,
+            beside: self.model.shared.is_some() || self.model.dense.is_some(),
         }
     }
 

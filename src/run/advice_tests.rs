@@ -122,3 +122,27 @@ fn another_backend_is_named_when_it_pads_less() {
         ("sglang.triton.bf16", Fit::Fits)
     );
 }
+
+/// 18432 / 32 = 576 = 4.5 blocks of 128, though 2048 / 32 lies in one.
+#[test]
+fn degrees_at_which_another_part_does_not_run_are_not_advised() {
+    let mut model = crate::model::load("DeepSeek-V3").unwrap();
+    let rule = Some("sglang.triton.fp8-block");
+    let advised = |model: &crate::model::Model| {
+        let query = Query {
+            parallel: Parallel { tp: 16, ep: 1 },
+            tokens: 1,
+            rule,
+            backend: None,
+            layer: None,
+            env: &[],
+            advice: true,
+        };
+        let found = survey(model, Rules::builtin(), &query).unwrap();
+        found.advice.rules[0].aligned.clone()
+    };
+    assert_eq!(advised(&model), [1, 2, 4, 8, 16]);
+    // facts/reports.md B08: a shared expert of 512 stays cut by TP.
+    model.shared = Some(512);
+    assert_eq!(advised(&model), [1, 2, 4]);
+}
