@@ -68,9 +68,12 @@ pub(super) struct PlanArgs {
     /// Tensor-parallel ranks in all, 1 if left out; several make a matrix: 2,4,8
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(super) tp: Vec<u64>,
-    /// Expert-parallel groups; divides TP
+    /// Expert-parallel groups; divides TP, or TP x DP where replicas share the experts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(super) ep: u64,
+    /// Data-parallel replicas; what they do to the experts differs by stack
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true, conflicts_with = "all")]
+    pub(super) dp: u64,
     /// Only rules whose id matches; a glob
     #[arg(long, value_name = "PATTERN")]
     pub(super) rule: Option<String>,

@@ -11,7 +11,7 @@ use crate::report::{
     plan_human, plan_json, plan_markdown, table_csv, table_human, table_json, table_markdown,
 };
 use crate::rule::Rules;
-use crate::run::{ExitCode, Query, RANKS, Survey, Table, survey};
+use crate::run::{ExitCode, Query, RANKS, Survey, Table, survey_replicas};
 use std::io::Write;
 
 /// Tokens that size the activation tensors of a plan.
@@ -60,7 +60,7 @@ pub(super) fn plan(
             ep: args.ep,
         };
         let advice = ranks.len() == 1;
-        survey(
+        survey_replicas(
             model,
             rules,
             &Query {
@@ -68,6 +68,7 @@ pub(super) fn plan(
                 advice,
                 ..query
             },
+            args.dp,
         )
     };
     let surveys = ranks.iter().map(one).collect::<Result<Vec<Survey>, _>>()?;

@@ -7,6 +7,7 @@ mod arith;
 mod bare;
 mod derive;
 mod entry;
+mod replicas;
 mod scales;
 mod sizes;
 mod split;
@@ -18,6 +19,7 @@ mod violations;
 pub use bare::unpadded;
 pub use derive::plan_layer;
 pub use entry::{aligned_tp, layers, plan, plan_under, spelled_rule};
+pub use replicas::{replicated, unread_replicas};
 pub use split::{Cut, cut};
 pub use storage::storage_granule;
 pub use types::{

@@ -20,11 +20,12 @@ use std::io::{self, Write};
 /// Those of the stream.
 pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     headline(&survey.model, out)?;
-    writeln!(
-        out,
-        "tp {}  ep {}\n",
-        survey.parallel.tp, survey.parallel.ep
-    )?;
+    let replicas = match survey.dp {
+        1 => String::new(),
+        dp => format!("  dp {dp}"),
+    };
+    let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
+    writeln!(out, "tp {tp}  ep {ep}{replicas}\n")?;
     if survey.plans.is_empty() {
         let format = survey.model.quant.format;
         return writeln!(

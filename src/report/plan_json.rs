@@ -19,9 +19,18 @@ const SCHEMA: u32 = 1;
 struct Document<'a> {
     schema: u32,
     model: ModelFacts<'a>,
-    parallel: Parallel,
+    parallel: Ranks,
     plans: Vec<OnePlan<'a>>,
     advice: Advice<'a>,
+}
+
+#[derive(Serialize)]
+struct Ranks {
+    #[serde(flatten)]
+    parallel: Parallel,
+    /// Replicas, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dp: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -90,7 +99,10 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
                 factor: model.factor,
             },
         },
-        parallel: survey.parallel,
+        parallel: Ranks {
+            parallel: survey.parallel,
+            dp: Some(survey.dp).filter(|dp| *dp > 1),
+        },
         plans: survey.plans.iter().map(one).collect(),
         advice: Advice {
             aligned_tp: survey.aligned_by_all(),

@@ -33,7 +33,7 @@ const COLUMNS: [&str; 16] = [
 /// Those of the stream.
 pub fn table_csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(COLUMNS)?;
+    csv.write_record(COLUMNS).map_err(io_error)?;
     for l in &table.lines {
         csv.write_record([
             l.model.as_str(),
@@ -52,9 +52,18 @@ pub fn table_csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
             &l.ranks,
             &l.bytes.to_string(),
             &l.codes.join(" "),
-        ])?;
+        ])
+        .map_err(io_error)?;
     }
     csv.flush()
+}
+
+/// The stream's own error, whose kind says that a pipe was closed.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("csv: {other:?}")),
+    }
 }
 
 /// Writes a table as one JSON object, a line of the table a line of text.

@@ -4,7 +4,10 @@
 
 use super::Advice;
 use crate::model::Model;
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer};
+use crate::plan::{
+    Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer, replicated,
+    unread_replicas,
+};
 use crate::rule::{Rule, RuleError, Rules, Status};
 use crate::terms::{LayerKind, nearest};
 
@@ -47,6 +50,8 @@ pub struct Survey {
     pub model: Model,
     /// Ranks.
     pub parallel: Parallel,
+    /// Data-parallel replicas.
+    pub dp: u64,
     /// Plans: by layer, current rules first, else in the order of the rule files.
     pub plans: Vec<Surveyed>,
     /// TP degrees up to 64 that need no padding, per current rule of the routed layer.
@@ -121,6 +126,20 @@ pub enum SurveyError {
 /// # Errors
 /// Names that do not exist, and sizes that cannot be planned under any rule.
 pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey, SurveyError> {
+    survey_replicas(model, rules, query, 1)
+}
+
+/// As [`survey`], of `dp` data-parallel replicas: what they do to the experts differs by stack.
+/// Rules whose ranks the groups of experts do not divide are left out.
+///
+/// # Errors
+/// As [`survey`].
+pub fn survey_replicas(
+    model: &Model,
+    rules: &Rules,
+    query: &Query<'_>,
+    dp: u64,
+) -> Result<Survey, SurveyError> {
     let candidates = candidates(rules, query)?;
     let parts: Vec<LayerSpec> = layers(model, query.tokens)
         .into_iter()
@@ -135,6 +154,7 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
     let mut survey = Survey {
         model: model.clone(),
         parallel: query.parallel,
+        dp,
         plans: Vec::new(),
         aligned: Vec::new(),
         advice: Advice::default(),
@@ -142,13 +162,21 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
     };
     for part in &parts {
         for rule in chosen(&candidates, &parts, part, query) {
-            let plan = plan_layer(part, query.parallel, rule, query.env)
+            let Some(parallel) = replicated(&rule.stack, part.kind, query.parallel, dp) else {
+                continue;
+            };
+            let mut plan = plan_layer(part, parallel, rule, query.env)
                 .map_err(|source| plan_error(model, part.kind, rule, source))?;
+            unread_replicas(&mut plan, &rule.stack, dp);
             let counts = query
                 .rule
                 .is_some_and(|p| rule.status == Status::Current || p == rule.id);
             survey.named_fails |= counts && fails(plan.fit);
-            if query.advice && part.kind == LayerKind::Routed && rule.status == Status::Current {
+            if query.advice
+                && dp == 1
+                && part.kind == LayerKind::Routed
+                && rule.status == Status::Current
+            {
                 let list = aligned_tp(part, query.parallel.ep, rule);
                 survey.aligned.push((rule.id.clone(), list));
             }
@@ -160,7 +188,8 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
             });
         }
     }
-    if query.advice {
+    // Advice is about ranks; with replicas they mean something else to each stack.
+    if query.advice && dp == 1 {
         survey.advice = Advice::of(model, &survey.plans, rules, query.parallel);
     }
     Ok(survey)

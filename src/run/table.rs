@@ -3,7 +3,7 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::survey::{candidates, plan_error};
-use super::{Query, Survey, SurveyError};
+use super::{Query, Survey, SurveyError, Surveyed};
 use crate::model::Model;
 use crate::plan::{Fit, Parallel, Plan, layers, plan_layer};
 use crate::rule::{Rules, Status};
@@ -121,7 +121,13 @@ impl Table {
         let longest = surveys.iter().map(|s| s.plans.len()).max().unwrap_or(0);
         for at in 0..longest {
             let plans = surveys.iter().filter_map(|s| Some((s, s.plans.get(at)?)));
-            lines.extend(plans.map(|(s, one)| Line::of(&s.model.name, &one.plan)));
+            let line = |(s, one): (&Survey, &Surveyed)| Line {
+                // As asked: replicas may have made more ranks of it.
+                tp: s.parallel.tp,
+                ep: s.parallel.ep,
+                ..Line::of(&s.model.name, &one.plan)
+            };
+            lines.extend(plans.map(line));
         }
         Table { lines }
     }

@@ -206,6 +206,68 @@ fn show_knows_cases_rules_and_models() {
 }
 
 #[test]
+fn replicas_share_experts_only_where_a_stack_does_that() {
+    let folder = Folder::new();
+    let rule = std::fs::read_to_string("src/rule/data/sglang.toml").unwrap();
+    let block = rule
+        .split("[[rule]]")
+        .find(|r| r.contains("\"sglang.triton.fp8-block\""));
+    let mine = |stack: &str| {
+        let text = format!("[[rule]]{}", block.unwrap()).replace("\"sglang", &format!("\"{stack}"));
+        let text = text.replace("stack = \"sglang\"", &format!("stack = \"{stack}\""));
+        folder.file(&format!("{stack}.toml"), text)
+    };
+    let widths = |stack: &str, code: i32| {
+        let file = mine(stack);
+        let rule = format!("{stack}.triton.fp8-block");
+        let args = [
+            "plan",
+            "DeepSeek-V3",
+            "--tp",
+            "8",
+            "--dp",
+            "2",
+            "--rules",
+            &file,
+        ];
+        let out = ends(
+            &[&args[..], &["--rule", &rule, "--format", "json"]].concat(),
+            code,
+        );
+        let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(json["parallel"], json!({ "tp": 8, "ep": 1, "dp": 2 }));
+        let plans = json["plans"].as_array().unwrap().clone();
+        plans
+            .iter()
+            .map(|p| {
+                (
+                    p["width"].as_u64().unwrap(),
+                    p["verdict"].as_str().unwrap().to_owned(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let own = |plans: &[(u64, &str)]| -> Vec<(u64, String)> {
+        plans.iter().map(|(w, v)| (*w, (*v).to_owned())).collect()
+    };
+    // Routed, shared, dense, draft: 2048 / 16 and 18432 / 8.
+    assert_eq!(
+        widths("vllm", 0),
+        own(&[(128, "fits"), (256, "fits"), (2304, "fits"), (128, "fits")])
+    );
+    assert_eq!(
+        widths("sglang", 0),
+        own(&[(256, "fits"), (256, "fits"), (2304, "fits"), (256, "fits")])
+    );
+    assert!(
+        widths("other", 0)
+            .iter()
+            .all(|(_, verdict)| verdict == "unknown")
+    );
+    refused(&["plan", "--all", "--dp", "2"], &["--dp"]);
+}
+
+#[test]
 fn each_kind_of_layer_has_its_plans_and_the_worst_decides() {
     let args = [
         "plan",

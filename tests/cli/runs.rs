@@ -12,6 +12,9 @@ fn a_closed_pipe_ends_with_0() {
         &["list", "cases", "boundary"] as &[&str],
         &["run", "smoke", "--format", "jsonl", "--progress", "none"],
         &["plan", "gpt-oss-20b", "--tp", "64", "--format", "json"],
+        &["plan", "--all", "--format", "csv"],
+        &["plan", "--all", "--format", "json"],
+        &["plan", "--all"],
     ] {
         let mut child = command(args)
             .stdout(Stdio::piped())

@@ -1,0 +1,96 @@
+//! Data parallelism: what replicas of a model do to the ranks that share its experts.
+
+use super::{Effect, Fit, Parallel, Plan, Unit, Violation};
+use crate::terms::LayerKind;
+
+/// What a stack does with the experts of data-parallel replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replicas {
+    /// They are shared by all ranks of all replicas (facts/reports.md 0; vLLM's
+    /// fused_moe/config.py, FusedMoEParallelConfig.make): cut over TP x DP, or spread whole.
+    Share,
+    /// TP counts all ranks already; replicas are for attention only (facts/upstream-padding.md
+    /// 1.1 S17: SGLang divides the width by TP alone).
+    Within,
+    /// Not read.
+    Unknown,
+}
+
+fn replicas(stack: &str) -> Replicas {
+    match stack {
+        "vllm" => Replicas::Share,
+        "sglang" => Replicas::Within,
+        _ => Replicas::Unknown,
+    }
+}
+
+/// The ranks that share one part under a stack's rule, given what the user asked for: TP ranks in
+/// a replica, EP groups over all ranks and `dp` replicas. None when the groups do not divide them.
+pub fn replicated(stack: &str, kind: LayerKind, asked: Parallel, dp: u64) -> Option<Parallel> {
+    if dp <= 1 {
+        return Some(asked);
+    }
+    let tp = match (replicas(stack), kind.follows()) {
+        (Replicas::Share, LayerKind::Routed) => asked.tp.checked_mul(dp)?,
+        // Each replica has shared experts and dense layers of its own.
+        _ => asked.tp,
+    };
+    let ep = match kind.follows() {
+        LayerKind::Routed => asked.ep,
+        _ => 1,
+    };
+    let fits = ep > 0 && tp.is_multiple_of(ep);
+    fits.then_some(Parallel { tp, ep })
+}
+
+/// Says in a plan that nobody read what its stack does with replicas.
+pub fn unread_replicas(plan: &mut Plan, stack: &str, dp: u64) {
+    if dp <= 1 || replicas(stack) != Replicas::Unknown {
+        return;
+    }
+    plan.violations.push(Violation {
+        code: "PP131",
+        axis: "ranks",
+        value: dp,
+        unit: Unit::Ranks,
+        granule: 1,
+        message: format!(
+            "what {stack} does with the experts of {dp} replicas was not read; planned as if they shared nothing"
+        ),
+        effect: Effect::Unknown,
+    });
+    plan.fit = plan.fit.max(Fit::Unknown);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared_by(stack: &str, kind: LayerKind, tp: u64, ep: u64, dp: u64) -> Option<(u64, u64)> {
+        replicated(stack, kind, Parallel { tp, ep }, dp).map(|p| (p.tp, p.ep))
+    }
+
+    /// TP 2, DP 2: experts over 4 ranks without EP, 4 groups with it; the others over 2.
+    #[test]
+    fn vllm_cuts_experts_over_all_ranks_of_all_replicas() {
+        assert_eq!(shared_by("vllm", LayerKind::Routed, 2, 1, 2), Some((4, 1)));
+        assert_eq!(shared_by("vllm", LayerKind::Draft, 2, 4, 2), Some((4, 4)));
+        assert_eq!(shared_by("vllm", LayerKind::Shared, 2, 4, 2), Some((2, 1)));
+        assert_eq!(shared_by("vllm", LayerKind::Dense, 2, 1, 2), Some((2, 1)));
+        assert_eq!(shared_by("vllm", LayerKind::Routed, 2, 3, 2), None);
+    }
+
+    #[test]
+    fn sglang_counts_all_ranks_in_tp() {
+        assert_eq!(
+            shared_by("sglang", LayerKind::Routed, 8, 2, 4),
+            Some((8, 2))
+        );
+        assert_eq!(shared_by("sglang", LayerKind::Routed, 2, 8, 4), None);
+    }
+
+    #[test]
+    fn one_replica_changes_nothing() {
+        assert_eq!(shared_by("other", LayerKind::Shared, 8, 8, 1), Some((8, 8)));
+    }
+}
