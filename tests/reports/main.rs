@@ -1,15 +1,19 @@
 //! Goal: every public report of facts/reports.md is held to its right answer, or says why not yet.
 //! Method: a table of all reports; those with plans and cases are in tests/suites/reports.toml,
-//! the integer facts that no plan expresses are below, faults are planted as mutants.
+//! the integer facts that no plan expresses are below, what only a run shows in `runs`, faults are
+//! planted as mutants.
 
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
+mod runs;
+
 use padproof::num::{Dtype, E8m0Nan, Encode, NibbleOrder, pack_nibbles, unpack_nibbles};
-use padproof::plan::{Role, plan};
+use padproof::plan::{Role, Violation, plan, plan_under};
 use padproof::property::{Trial, Verdict, find};
+use padproof::rule::{Rule, Rules};
 use padproof::run::hold;
 use padproof::subject::Cpu;
-use padproof::suite::{Expect, Suite, builtin, parse};
+use padproof::suite::{Expect, PlanRules, Suite, builtin, parse};
 use padproof::{case::Case, layout, mutant};
 use std::collections::BTreeSet;
 
@@ -19,15 +23,17 @@ enum Held {
     Suite,
     /// By entries, and this mutant is caught on the entry's cases.
     Mutant(&'static str),
+    /// By entries, this mutant caught on them, and the test of this name in these files.
+    Both(&'static str, &'static str),
     /// By entries, but a part needs what the numbered issue brings.
     Part(u32, &'static str),
-    /// By the test of this name in this file.
+    /// By the test of this name in these files.
     Test(&'static str),
     /// Not yet: needs what the numbered issue brings.
     Needs(u32, &'static str),
 }
 
-use Held::{Mutant, Needs, Part, Suite as Entries, Test};
+use Held::{Both, Mutant, Needs, Part, Suite as Entries, Test};
 
 const TABLE: &[(&str, Held)] = &[
     ("B01", Entries),
@@ -44,7 +50,7 @@ const TABLE: &[(&str, Held)] = &[
     ("B22", Part(3, "the same rule in two versions")),
     ("B24", Entries),
     ("B26", Entries),
-    ("B28", Entries),
+    ("B28", Test("every_check_of_a_width_tests_the_shard")),
     ("B30", Part(3, "a kernel's valid size as a rule")),
     ("B32", Part(3, "hidden sizes taken from a list")),
     ("B34", Part(3, "K-quant formats")),
@@ -57,7 +63,10 @@ const TABLE: &[(&str, Held)] = &[
     ("B49", Needs(3, "formats with zero points (AWQ)")),
     ("B51", Mutant("scales-not-swizzled")),
     ("B53", Mutant("last-scale-group-lost")),
-    ("B55", Mutant("sliced-wrong")),
+    (
+        "B55",
+        Both("sliced-wrong", "an_output_of_the_padded_size_is_no_output"),
+    ),
     ("B57", Test("equal_shares_take_wrong_scales_by_quarters")),
     ("B60", Test("a_padded_stride_leaves_ranks_empty")),
     ("B62", Entries),
@@ -65,10 +74,19 @@ const TABLE: &[(&str, Held)] = &[
     ("B66", Mutant("scale-columns-shifted")),
     ("B68", Mutant("halves-not-swapped-on-reload")),
     ("B71", Mutant("tails-kept-on-reload")),
-    ("B73", Mutant("scale-pad-nan")),
-    ("B75", Mutant("pad-row-reduced")),
+    (
+        "B73",
+        Both("scale-pad-nan", "no_byte_in_a_scale_pad_changes_a_bit"),
+    ),
+    (
+        "B75",
+        Both("pad-row-reduced", "stale_rows_change_no_row_before_them"),
+    ),
     ("B77", Mutant("rank-offset")),
-    ("B79", Mutant("w2-tail-dirty")),
+    (
+        "B79",
+        Both("w2-tail-dirty", "a_dirty_tail_is_seen_by_the_amax"),
+    ),
     ("B81", Mutant("hidden-decides-order")),
     ("B83", Test("a_bias_of_125_quarters_every_value")),
     ("B85", Test("negative_extremes_keep_their_sign")),
@@ -110,7 +128,10 @@ fn the_table_has_every_report_and_says_where_it_is_held() {
             assert_eq!(told, listed);
         }
     }
-    let (suite, source) = (reports(), include_str!("reports.rs"));
+    let (suite, source) = (
+        reports(),
+        [include_str!("main.rs"), include_str!("runs.rs")].concat(),
+    );
     let links: BTreeSet<_> = suite.plans.iter().map(|p| p.link.clone()).collect();
     let links: BTreeSet<_> = links
         .into_iter()
@@ -122,6 +143,10 @@ fn the_table_has_every_report_and_says_where_it_is_held() {
             Entries | Mutant(_) => assert!(entries, "{id} has no entry"),
             Part(issue, why) => assert!(entries && *issue > 2 && !why.is_empty(), "{id}"),
             Test(name) => assert!(source.contains(&format!("fn {name}()")), "{id}: no {name}"),
+            Both(_, name) => {
+                assert!(entries, "{id} has no entry");
+                assert!(source.contains(&format!("fn {name}()")), "{id}: no {name}");
+            }
             Needs(issue, why) => assert!(!entries && *issue > 2 && !why.is_empty(), "{id}"),
         }
     }
@@ -182,7 +207,9 @@ fn the_reported_faults_are_caught_on_the_reported_cases() {
     let mut cpu = Cpu::default();
     let mut faults = Vec::new();
     for (id, held) in TABLE {
-        let Mutant(name) = held else { continue };
+        let (Mutant(name) | Both(name, _)) = held else {
+            continue;
+        };
         let found = mutant::ALL.iter().find(|m| m.name == *name);
         let planted = found.unwrap_or_else(|| panic!("{id}: no mutant {name}"));
         let cases = suite.cases.iter().filter(|c| c.link == link(id));
@@ -319,4 +346,47 @@ fn expert_windows_stay_inside_the_table() {
     assert_eq!(windows, [(0, 32), (32, 32), (64, 32), (96, 32)]);
     let uneven = plan(&parsed("e=128,k=8,h=32,i=32,tp=3,ep=3"));
     assert!(uneven.is_ok_and(|p| p.violations.iter().any(|v| v.code == "PP106")));
+}
+
+/// B28: what a check says of I on TP ranks it says of I / TP on one; 512 % 256 = 0 hid 128 % 256.
+#[test]
+fn every_check_of_a_width_tests_the_shard() {
+    // Whether the whole divides by the ranks, and where shards begin, is no check of a width.
+    const OF_THE_WHOLE: &[&str] = &["PP101", "PP103", "PP121"];
+    let own = reports().plans.into_iter().filter_map(|p| match p.rules {
+        PlanRules::Own(rule) => Some(*rule),
+        _ => None,
+    });
+    let rules: Vec<Rule> = Rules::builtin().iter().cloned().chain(own).collect();
+    let mut refused = 0;
+    for rule in &rules {
+        for (w, act) in rule
+            .formats
+            .iter()
+            .flat_map(|w| [(*w, "swiglu"), (*w, "relu2")])
+        {
+            let checks = |i: u64, tp: u64| {
+                let case = parsed(&format!("e=8,h=512,i={i},tp={tp},act={act},w={w}"));
+                let made = plan_under(&case, rule).unwrap_or_else(|e| panic!("{case}: {e}"));
+                let of_width =
+                    |v: &&Violation| v.axis == "intermediate" && !OF_THE_WHOLE.contains(&v.code);
+                let all = made.violations.iter().filter(of_width);
+                all.map(|v| (v.code, v.value, v.granule))
+                    .collect::<Vec<_>>()
+            };
+            for shard in [64, 128, 192, 256, 384] {
+                let alone = checks(shard, 1);
+                refused += usize::from(alone.iter().any(|(code, ..)| *code == "PP102"));
+                for tp in [2, 4, 8] {
+                    let cut = checks(shard * tp, tp);
+                    assert_eq!(
+                        cut, alone,
+                        "{}: {shard} on each of {tp}, {w} {act}",
+                        rule.id
+                    );
+                }
+            }
+        }
+    }
+    assert!(refused > 10, "{refused} refusals by width");
 }
