@@ -185,6 +185,9 @@ fn plans_for_people() {
         backend: None,
         layer: None,
         env: &[],
+        all: true,
+        arch: None,
+        versions: &[],
         advice: true,
     };
     // Rules of other stacks come and go; this one's look is what counts here.

@@ -5,7 +5,7 @@
 #![cfg(feature = "cli")]
 
 use padproof::model::{Model, builtin};
-use padproof::plan::{LayerSpec, Parallel, Plan, layers, plan_layer};
+use padproof::plan::{LayerSpec, Parallel, Plan, concerns, layers, plan_layer};
 use padproof::report::table_markdown;
 use padproof::rule::{Rule, Rules, Status};
 use padproof::run::{Query, RANKS, Table};
@@ -27,6 +27,9 @@ const DETAILED: [&str; 12] = [
     "Gemma-4-26B-A4B",
     "Mixtral-8x7B-v0.1",
 ];
+
+/// One rank.
+const ONE: Parallel = Parallel { tp: 1, ep: 1 };
 
 fn shape(plan: &Plan, name: &str) -> String {
     match plan.tensors.iter().find(|t| t.name == name) {
@@ -69,7 +72,7 @@ fn row(rule: &Rule, part: &LayerSpec, tp: u64) -> Vec<String> {
         .unwrap_or_else(|e| panic!("{} tp={tp}: {e}", rule.id));
     let id = match rule.status {
         Status::Current => rule.id.clone(),
-        Status::Historical => format!("({})", rule.id),
+        Status::Historical | Status::Proposed => format!("({})", rule.id),
     };
     let overhead = plan.overhead_millionths as f64 / 10_000.0;
     vec![
@@ -107,13 +110,13 @@ fn table(model: &Model) -> String {
     ];
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for rule in Rules::builtin().iter() {
-        for mut part in layers(model, 1) {
+        for part in layers(model, 1) {
             if !rule.layers.contains(&part.kind.follows()) {
                 continue;
             }
-            // The model's own format where the rule takes it, else the rule's first.
-            if !rule.formats.contains(&part.weight) {
-                part.weight = rule.formats[0];
+            // What the matrices show too is left out, unless the model is stored so.
+            if !rule.formats.contains(&part.weight) || !concerns(rule, &part, ONE) {
+                continue;
             }
             rows.extend(RANKS.map(|tp| row(rule, &part, tp)));
         }
@@ -172,6 +175,9 @@ fn every_model_has_a_matrix_for_every_stack() {
                 backend: None,
                 layer: None,
                 env: &[],
+                all: false,
+                arch: None,
+                versions: &[],
                 advice: false,
             };
             let table = Table::all(std::slice::from_ref(model), rules, &query, &RANKS);

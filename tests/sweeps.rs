@@ -6,7 +6,7 @@
 
 use padproof::model::{ModelError, builtin, load};
 use padproof::plan::{
-    Fit, LayerSpec, Parallel, Plan, aligned_tp, layers, plan_layer, spelled_rule,
+    Fit, LayerSpec, Parallel, Plan, aligned_tp, layers, plan_layer, plan_sizes, spelled_rule,
 };
 use padproof::property::invariants;
 use padproof::rule::{Rule, Rules};
@@ -35,7 +35,7 @@ fn layer(intermediate: u64, gated: bool, weight: WeightFormat) -> LayerSpec {
 }
 
 fn planned(spec: &LayerSpec, tp: u64, rule: &Rule) -> Plan {
-    plan_layer(spec, Parallel { tp, ep: 1 }, rule, &[])
+    plan_sizes(spec, Parallel { tp, ep: 1 }, rule, &[])
         .unwrap_or_else(|e| panic!("{} {spec:?} tp={tp}: {e}", rule.id))
 }
 
@@ -80,17 +80,17 @@ fn no_width_breaks_an_invariant_unsaid() {
 fn the_planner_finds_the_published_forms_wrong_where_the_survey_did() {
     use WeightFormat::{Fp8, Fp8Block, Mxfp4};
     let rows = [
-        ("sglang.aiter.fp8.shipped", Fp8, false, 4064),   // F1
+        ("sglang.aiter.fp8", Fp8, false, 4064),           // F1
         ("sglang.aiter.fp8.published", Fp8, false, 4064), // F1
-        ("sglang.aiter.fp8.shipped", Fp8Block, false, 4064),
+        ("sglang.aiter.fp8", Fp8Block, false, 4064),
         ("sglang.aiter.mxfp4.shipped", Mxfp4, false, 4095), // F2
         ("sglang.aiter.mxfp4.shipped-no-fp4-dtype", Mxfp4, true, 4096), // F3
         ("sglang.aiter.mxfp4.shipped", Mxfp4, true, 16),    // F4: one past a multiple of 256
-        ("sglang.aiter.fp8.shipped", Fp8, true, 0),
-        ("sglang.aiter.fp8", Fp8, false, 0),
-        ("sglang.aiter.fp8", Fp8, true, 0),
-        ("sglang.aiter.mxfp4", Mxfp4, false, 0),
-        ("sglang.aiter.mxfp4", Mxfp4, true, 0),
+        ("sglang.aiter.fp8", Fp8Block, true, 0),
+        ("sglang.aiter.fp8.corrected", Fp8, false, 0),
+        ("sglang.aiter.fp8.corrected", Fp8, true, 0),
+        ("sglang.aiter.mxfp4.corrected", Mxfp4, false, 0),
+        ("sglang.aiter.mxfp4.corrected", Mxfp4, true, 0),
     ];
     for (id, weight, gated, wanted) in rows {
         let rule = rule(id);
@@ -102,6 +102,38 @@ fn the_planner_finds_the_published_forms_wrong_where_the_survey_did() {
                 .count();
             assert_eq!(wrong, wanted, "{id} {weight} gated={gated} tp={tp}");
         }
+    }
+}
+
+/// facts/peers.md F5, F6: scales counted by whole groups; F15: widths that nothing pads.
+#[test]
+fn the_planner_finds_lost_scales_and_unpadded_widths_where_the_survey_did() {
+    use WeightFormat::{Mxfp4, Nvfp4};
+    let wrong = |id: &str, widths: &dyn Fn(u64) -> bool| {
+        let plans = (1..=WIDTH_MAX).filter(|w| widths(*w));
+        plans
+            .filter(|w| planned(&layer(*w, false, Nvfp4), 1, rule(id)).fit == Fit::Wrong)
+            .count()
+    };
+    assert_eq!(
+        wrong("sglang.flashinfer_cutlass.nvfp4", &|_| true),
+        3840,
+        "F5"
+    );
+    let f6 = "vllm.flashinfer_trtllm.nvfp4.floor-scales";
+    assert_eq!(wrong(f6, &|w| w % 2 == 0 && w <= 256), 112, "F6");
+    assert_eq!(
+        wrong("vllm.flashinfer_trtllm.nvfp4", &|_| true),
+        0,
+        "F6, by rounding up"
+    );
+    for id in ["vllm.b12x.mxfp4", "vllm.mega_ep.mxfp4"] {
+        let plans = (1..=WIDTH_MAX).map(|w| planned(&layer(w, true, Mxfp4), 1, rule(id)));
+        let open = plans.filter(|plan| {
+            assert_eq!(plan.width_padded, plan.width, "F15");
+            plan.fit > Fit::Padded
+        });
+        assert_eq!(open.count(), 4096 - 4096 / 32, "F15: {id}");
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It must not act on them. Layer 11.
 
+use crate::run::StackVersion;
 use crate::terms::{LayerKind, WeightFormat};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -80,6 +81,12 @@ pub(super) struct PlanArgs {
     /// Only rules of this backend
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
+    /// Only rules of this architecture, as on it: sm90, sm100, gfx950, cpu …
+    #[arg(long, value_name = "NAME")]
+    pub(super) arch: Option<String>,
+    /// Plan for this version of a stack, not the newest that was read; repeatable
+    #[arg(long, value_name = "STACK=VERSION", value_parser = super::values::stack_version)]
+    pub(super) stack_version: Vec<StackVersion>,
     /// A rule file to load beside the shipped ones
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,

@@ -2,14 +2,14 @@
 //!
 //! It must not change anything. Layer 11.
 
-use super::environment::Environment;
+use super::environment::rule_switches;
 use super::error::CliError;
 use crate::model;
 use crate::rule::Rules;
 use crate::run::{ExitCode, SUBJECT};
 use std::io::Write;
 
-pub(super) fn doctor(environment: &Environment, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let features: Vec<&str> = [
         ("cli", cfg!(feature = "cli")),
@@ -36,7 +36,7 @@ pub(super) fn doctor(environment: &Environment, out: &mut dyn Write) -> Result<E
         crate::property::ALL.len(),
         crate::mutant::ALL.len()
     )?;
-    let switches = match environment.rule_switches.as_slice() {
+    let switches = match rule_switches(Rules::builtin()).as_slice() {
         [] => "none".to_owned(),
         set => set.join(", "),
     };

@@ -3,10 +3,8 @@
 //! It must not act on it. Layer 11.
 
 use super::args::Color;
+use crate::rule::{Rule, Rules};
 use crate::terms::nearest;
-
-/// Environment variables that rules may name (facts/upstream-padding.md 1.1 S18).
-const RULE_VARIABLES: &[&str] = &["SGLANG_MOE_PADDING"];
 
 /// Variables of padproof's own that arguments read (style.md C.2).
 const OWN: &[&str] = &[
@@ -25,8 +23,6 @@ const OWN: &[&str] = &[
 
 /// What the environment says.
 pub(super) struct Environment {
-    /// Variables that rules may name, set to a true value.
-    pub(super) rule_switches: Vec<&'static str>,
     /// What is odd about it, one sentence each.
     pub(super) notes: Vec<String>,
     /// What CARGO_TERM_COLOR says.
@@ -41,15 +37,12 @@ impl Environment {
     /// Reads everything there is.
     pub(super) fn read() -> Self {
         let value = |name: &str| std::env::var(name).ok();
-        let truth =
-            |name: &&&str| value(name).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"));
         let mut unknown: Vec<String> = std::env::vars_os()
             .filter_map(|(name, _)| name.into_string().ok())
             .filter(|name| name.starts_with("PADPROOF_") && !OWN.contains(&name.as_str()))
             .collect();
         unknown.sort_unstable();
         Environment {
-            rule_switches: RULE_VARIABLES.iter().filter(truth).copied().collect(),
             notes: unknown.iter().map(|name| unknown_note(name)).collect(),
             columns: terminal_size::terminal_size_of(std::io::stdout())
                 .map(|(terminal_size::Width(columns), _)| usize::from(columns)),
@@ -61,6 +54,17 @@ impl Environment {
             },
         }
     }
+}
+
+/// Those variables that the rules name and that are set to a true value.
+pub(super) fn rule_switches(rules: &Rules) -> Vec<&str> {
+    let value = |name: &str| std::env::var(name).ok();
+    let truth =
+        |name: &&str| value(name).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"));
+    let mut named: Vec<&str> = rules.iter().flat_map(Rule::variables).collect();
+    named.sort_unstable();
+    named.dedup();
+    named.into_iter().filter(truth).collect()
 }
 
 fn unknown_note(name: &str) -> String {

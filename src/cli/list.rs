@@ -7,7 +7,7 @@ use super::error::CliError;
 use crate::model;
 use crate::mutant::{self, Mutant};
 use crate::property;
-use crate::rule::{Rules, Status};
+use crate::rule::Rules;
 use crate::run::ExitCode;
 use crate::subject::{Cpu, Subject};
 use crate::suite::{self, Suite};
@@ -72,10 +72,7 @@ fn models() -> Vec<[String; 2]> {
 fn rules() -> Vec<[String; 2]> {
     let row = |rule: &crate::rule::Rule| {
         let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
-        let status = match rule.status {
-            Status::Current => "current",
-            Status::Historical => "historical",
-        };
+        let status = rule.status.name();
         let wrong = rule
             .wrong
             .as_ref()

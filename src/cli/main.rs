@@ -56,7 +56,7 @@ fn dispatch(
         Command::Show(args) => show::show(args, out),
         Command::Shrink(args) => check::shrink(args, out),
         Command::Replay(args) => run::replay(args, color, environment),
-        Command::Doctor => doctor::doctor(environment, out),
+        Command::Doctor => doctor::doctor(out),
     }
 }
 

@@ -3,7 +3,7 @@
 //! It must not decide what fits. Layer 11.
 
 use super::args::{PlanArgs, PlanFormat};
-use super::environment::Environment;
+use super::environment::{Environment, rule_switches};
 use super::error::CliError;
 use crate::model::{self, Model};
 use crate::plan::Parallel;
@@ -31,13 +31,17 @@ pub(super) fn plan(
         None => Rules::builtin(),
     };
     let models = models(args)?;
+    let switches = rule_switches(rules);
     let query = Query {
         parallel: Parallel { tp: 1, ep: args.ep },
         tokens: TOKENS,
         rule: args.rule.as_deref(),
         backend: args.backend.as_deref(),
         layer: args.layer,
-        env: &environment.rule_switches,
+        env: &switches,
+        all: args.rule.is_some(),
+        arch: args.arch.as_deref(),
+        versions: &args.stack_version,
         advice: false,
     };
     let mut ranks = args.tp.clone();
@@ -95,6 +99,7 @@ fn models(args: &PlanArgs) -> Result<Vec<Model>, CliError> {
         for model in &mut models {
             let stored = model.quant.format;
             model.quant.format = format;
+            model.quant.method = "none".to_owned();
             model.notes.push(format!(
                 "planned as if the routed experts were {format}, not {stored}"
             ));

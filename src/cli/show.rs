@@ -8,7 +8,7 @@ use crate::case::Case;
 use crate::model::{self, Model};
 use crate::plan::plan;
 use crate::report::{plain, tensors_human};
-use crate::rule::{Granule, Rule, Rules, Status};
+use crate::rule::{Granule, Rule, Rules};
 use crate::run::ExitCode;
 use std::io::{self, Write};
 
@@ -58,11 +58,12 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     line(out, "stack", format!("{} {}", rule.stack, rule.version))?;
     line(out, "backend", &rule.backend)?;
     line(out, "source", &rule.source)?;
-    let status = match rule.status {
-        Status::Current => "current",
-        Status::Historical => "historical",
-    };
-    line(out, "status", status)?;
+    line(out, "status", rule.status.name())?;
+    for (key, bound) in [("since", &rule.since), ("until", &rule.until)] {
+        if let Some(bound) = bound {
+            line(out, key, bound.text())?;
+        }
+    }
     if let Some(wrong) = &rule.wrong {
         line(out, "known wrong", wrong)?;
     }
@@ -79,6 +80,13 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     for refusal in &rule.refuse {
         let verdict = format!("{:?}", refusal.verdict).to_lowercase();
         line(out, &verdict, &refusal.why)?;
+    }
+    for limit in &rule.limits {
+        let text = format!("at least {}, else {}", limit.tokens_min, limit.why);
+        line(out, "tokens of a batch", text)?;
+    }
+    for note in &rule.notes {
+        line(out, "note", note)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! It must not know which argument they belong to. Layer 11.
 
 use super::args::RunFormat;
+use crate::run::StackVersion;
 use clap::ValueEnum;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,21 @@ pub(super) fn max_fail(text: &str) -> Result<Count, String> {
         Count(Some(0)) => Err("at least 1, or `all`".to_owned()),
         count => Ok(count),
     }
+}
+
+/// `sglang=0.5.20`, or a version alone where the chosen rules are of one stack.
+pub(super) fn stack_version(text: &str) -> Result<StackVersion, String> {
+    let (stack, version) = match text.split_once('=') {
+        Some((stack, version)) => (Some(stack.trim().to_owned()), version.trim()),
+        None => (None, text.trim()),
+    };
+    if version.is_empty() || stack.as_ref().is_some_and(String::is_empty) {
+        return Err("a version such as sglang=0.5.20, or 0.5.20".to_owned());
+    }
+    Ok(StackVersion {
+        stack,
+        version: version.to_owned(),
+    })
 }
 
 fn count(text: &str, unlimited: &str) -> Result<Count, String> {

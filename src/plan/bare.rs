@@ -19,8 +19,10 @@ pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
     let mut bare = plan.clone();
     bare.width = fullest;
     bare.width_padded = padded("width", fullest, group)?;
+    bare.width_computed = bare.width_padded;
     bare.w13_rows = bare.dims.halves.saturating_mul(bare.width_padded);
     bare.hidden_padded = padded("hidden", bare.dims.h, group)?;
+    bare.hidden_computed = bare.hidden_padded;
     bare.tokens_padded = bare.dims.t;
     bare.order = Order::GateUp;
     bare.place = Place::PerHalf;
@@ -33,6 +35,6 @@ pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
     let local = (block(plan.w13_scale, true), block(plan.w2_scale, false));
     set_grids(&mut bare, local, PadValue::Zero)?;
     bare.violations.clear();
-    bare.tensors = tensors(&bare, 0)?;
+    bare.tensors = tensors(&bare, [0, 0])?;
     Ok(bare)
 }

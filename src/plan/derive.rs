@@ -1,12 +1,13 @@
 //! From a layer, a rule and the parallelism to a plan.
 
 use super::arith::{padded, product};
+use super::conditions::{Facts, open_choice};
 use super::scales::{Extents, grid, local_block, pad_code};
 use super::sizes::formula;
 use super::split::{Cut, cut};
 use super::storage::storage_violations;
 use super::tensors::tensors;
-use super::violations::{Facts, refined, straddling};
+use super::violations::{refined, straddling};
 use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Unit, Violation};
 use crate::rule::{PadValue, Rule};
 use crate::terms::{Extent, LayerKind, Numerics};
@@ -30,22 +31,52 @@ pub fn plan_layer(
     rule: &Rule,
     env: &[&str],
 ) -> Result<Plan, PlanError> {
+    let (mut plan, stride) = without_tensors(layer, parallel, rule, env)?;
+    plan.tensors = tensors(&plan, stride)?;
+    Ok(plan)
+}
+
+/// [`plan_layer`] without the list of tensors: sizes and verdict alone, for many plans.
+///
+/// # Errors
+/// As [`plan_layer`].
+pub fn plan_sizes(
+    layer: &LayerSpec,
+    parallel: Parallel,
+    rule: &Rule,
+    env: &[&str],
+) -> Result<Plan, PlanError> {
+    without_tensors(layer, parallel, rule, env).map(|(plan, _)| plan)
+}
+
+/// The plan, and the elements added to each row of K of w13 and of w2.
+fn without_tensors(
+    layer: &LayerSpec,
+    parallel: Parallel,
+    rule: &Rule,
+    env: &[&str],
+) -> Result<(Plan, [u64; 2]), PlanError> {
     let shard_ranks = check(layer, parallel)?;
     let facts = Facts {
         layer,
         rule,
+        env,
+        shard_ranks,
+        groups: parallel.tp / shard_ranks,
         packed: layer.weight.element().bits() == 4,
     };
     let mut found = Vec::new();
     let probe = layer.intermediate.div_ceil(shard_ranks);
-    let align = facts.align(&rule.intermediate, probe)?;
-    let cut = cut(
-        rule.split,
-        layer.intermediate,
-        shard_ranks,
-        align,
-        facts.block(),
-    )?;
+    let align = facts.width_align(probe)?;
+    let split = facts.split(probe);
+    let cut_at = |align| cut(split, layer.intermediate, shard_ranks, align, facts.block());
+    let cut = cut_at(align.size)?;
+    for (other, asks) in &align.otherwise {
+        let other = cut_at(*other)?.width_padded;
+        if other != cut.width_padded {
+            found.push(open_choice("intermediate", cut.width_padded, other, asks));
+        }
+    }
     let sizes = formula(
         rule.sizes,
         cut.width,
@@ -54,9 +85,12 @@ pub fn plan_layer(
         facts.packed,
     )?;
     let ranks = rank_plans(layer, parallel, shard_ranks, &cut, &mut found);
-    let hidden_align = facts.align(&rule.hidden, probe)?;
-    let hidden_padded = padded("hidden", layer.hidden, hidden_align)?;
-    let token_align = facts.align(&rule.tokens, probe)?;
+    let hidden = facts.hidden(probe, &mut found)?;
+    for (other, asks) in &hidden.otherwise {
+        if *other != hidden.size {
+            found.push(open_choice("hidden", hidden.size, *other, asks));
+        }
+    }
     let mut plan = Plan {
         rule: rule.id.clone(),
         layer: layer.kind,
@@ -76,10 +110,12 @@ pub fn plan_layer(
         parallel,
         width: cut.width,
         width_padded: sizes.width_padded,
+        width_computed: sizes.width_padded,
         w13_rows: sizes.w13_rows,
-        hidden_padded,
-        tokens_padded: padded("tokens", layer.tokens, token_align)?,
-        split: rule.split,
+        hidden_padded: hidden.size,
+        hidden_computed: hidden.size,
+        tokens_padded: facts.tokens(probe)?,
+        split,
         order: rule.order,
         place: rule.place,
         storage: rule.storage.scales,
@@ -98,13 +134,14 @@ pub fn plan_layer(
     facts.size_violations(&plan, shard_ranks, &mut found);
     facts.padding_violations(&plan, &mut found);
     storage_violations(&plan, &mut found);
+    facts.count_violations(&plan, &mut found);
+    facts.valid_sizes(&mut plan, &mut found);
     facts.rule_violations(&plan, &mut found);
-    let stride = facts.stride(env, &plan, &mut found);
+    let stride = facts.stride(&plan, &mut found);
     plan.overhead_millionths = overhead(&plan, shard_ranks)?;
-    plan.tensors = tensors(&plan, stride)?;
     plan.fit = fit(&plan, shard_ranks, &found);
     plan.violations = found;
-    Ok(plan)
+    Ok((plan, stride))
 }
 
 /// Refuses what makes no layer; returns the ranks that share the intermediate axis.
@@ -222,6 +259,14 @@ fn set_scales(plan: &mut Plan, rule: &Rule, found: &mut Vec<Violation>) -> Resul
     let row_local = local(format_grid.rows, "w13 scale rows");
     let col_local = local(format_grid.cols, "w2 scale columns");
     set_grids(plan, (row_local, col_local), rule.fill.scale)?;
+    let scales = [&mut plan.w13_scale, &mut plan.w2_scale];
+    for s in scales
+        .into_iter()
+        .flatten()
+        .filter(|_| rule.scale.columns > 1)
+    {
+        s.cols_stored = padded("scale columns", s.cols_stored, rule.scale.columns)?;
+    }
     Ok(())
 }
 

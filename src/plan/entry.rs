@@ -1,12 +1,14 @@
 //! The ways in: from a case, and from a model under every rule.
 
 use super::arith::lcm;
-use super::derive::plan_layer;
+use super::derive::{plan_layer, plan_sizes};
 use super::storage::storage_granule;
 use super::{Fit, LayerSpec, Parallel, Plan, PlanError};
 use crate::case::{Case, PadSpec, Scheme};
 use crate::model::Model;
-use crate::rule::{Fills, Grade, Granule, PadValue, Rule, Rules, ScaleRule, Sizes, Status, Timing};
+use crate::rule::{
+    Condition, Fills, Grade, Granule, PadValue, Rule, Rules, ScaleRule, Sizes, Status, Timing,
+};
 use crate::terms::{Bias, LayerKind, Split, WeightFormat};
 
 /// The plan of a case, under the shipped rules.
@@ -71,13 +73,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
     let group = storage_granule(weight, spec.store);
     let hidden = common(spec.hidden, group)?;
     let intermediate = common(common(spec.intermediate, group)?, spec.order.interleave())?;
-    let granule = |align| {
-        vec![Granule {
-            align,
-            unit: Default::default(),
-            when: Default::default(),
-        }]
-    };
+    let granule = |align| vec![Granule::elements(align)];
     // Block scales and INT4 groups may be repeated on a finer grid without loss (facts V9, S23);
     // MX and NVFP4 groups are fixed by the format.
     let refine = !matches!(
@@ -88,6 +84,8 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         id: "spelled".to_owned(),
         stack: "spelled".to_owned(),
         version: String::new(),
+        since: None,
+        until: None,
         backend: "spelled".to_owned(),
         formats: WeightFormat::ALL.to_vec(),
         arch: Vec::new(),
@@ -96,8 +94,11 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         status: Status::Current,
         wrong: None,
         layers: vec![LayerKind::Routed],
+        methods: Vec::new(),
+        when: Condition::default(),
         timing: Timing::Creation,
         split: spec.split,
+        loaders: Vec::new(),
         order: spec.order,
         place: spec.place,
         storage: spec.store,
@@ -109,14 +110,22 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         },
         hidden: granule(hidden),
         tokens: granule(spec.tokens),
+        cheapest: Vec::new(),
         fill: Fills {
             weight: PadValue::DecodeZero,
-            scale: PadValue::Zero,
+            ..Fills::default()
         },
-        scale: ScaleRule { refine },
+        scale: ScaleRule {
+            refine,
+            ..ScaleRule::default()
+        },
         sizes: Sizes::Consistent,
         stride: None,
+        valid: Vec::new(),
+        w2_bias: None,
         refuse: Vec::new(),
+        limits: Vec::new(),
+        notes: Vec::new(),
     })
 }
 
@@ -184,7 +193,7 @@ const ADVICE_TP_MAX: u64 = 64;
 /// TP degrees up to 64 that need no padding under `rule`, at the given EP.
 pub fn aligned_tp(layer: &LayerSpec, ep: u64, rule: &Rule) -> Vec<u64> {
     let fits = |tp: &u64| {
-        plan_layer(layer, Parallel { tp: *tp, ep }, rule, &[]).is_ok_and(|p| p.fit == Fit::Fits)
+        plan_sizes(layer, Parallel { tp: *tp, ep }, rule, &[]).is_ok_and(|p| p.fit == Fit::Fits)
     };
     (1..=ADVICE_TP_MAX)
         .filter(|tp| tp % ep.max(1) == 0)

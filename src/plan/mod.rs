@@ -5,6 +5,7 @@
 
 mod arith;
 mod bare;
+mod conditions;
 mod derive;
 mod entry;
 mod replicas;
@@ -14,10 +15,12 @@ mod split;
 mod storage;
 mod tensors;
 mod types;
+mod valid;
 mod violations;
 
 pub use bare::unpadded;
-pub use derive::plan_layer;
+pub use conditions::{concerns, unread_version};
+pub use derive::{plan_layer, plan_sizes};
 pub use entry::{aligned_tp, layers, plan, plan_under, spelled_rule};
 pub use replicas::{replicated, unread_replicas};
 pub use split::{Cut, cut};

@@ -43,8 +43,10 @@ pub(super) fn local_block(block: u64, ranks: &[RankPlan]) -> Result<u64, Straddl
 /// The code that a fill writes into a padding element of `dtype`.
 pub(super) fn pad_code(dtype: Dtype, fill: PadValue) -> u32 {
     match fill {
-        PadValue::Zero => 0,
-        PadValue::One => dtype.one_code(),
+        // What the memory held has no code; plans say so.
+        PadValue::Zero | PadValue::Uninitialised => 0,
+        // 1.0 stands for a value of the tensor, which is not known before loading.
+        PadValue::One | PadValue::Existing => dtype.one_code(),
         PadValue::ByteOne => 1,
         PadValue::DecodeZero => dtype.zero_code().unwrap_or(0),
     }

@@ -30,9 +30,16 @@ pub(super) fn formula(
                 width_padded: consistent,
             });
         }
+        Sizes::FirstOnly => {
+            let w13_rows = product("w13 rows", &[halves, consistent])?;
+            return Ok(Formula {
+                w13_rows,
+                width_padded: width,
+            });
+        }
         Sizes::AiterPublished => (true, true),
         Sizes::AiterPublishedNoFp4 => (true, false),
-        Sizes::AiterShipped => (false, true),
+        Sizes::AiterShipped | Sizes::AiterConcat => (false, true),
         Sizes::AiterShippedNoFp4 => (false, false),
     };
     // Floor division of the packed width: an odd element is dropped (facts/peers.md F4).
@@ -42,7 +49,7 @@ pub(super) fn formula(
     let mut w13_rows = product("w13 rows", &[halves, width])?;
     // Published: both corrections only where padding happened. Shipped: always.
     if !published || stored != stored_padded {
-        if halves == 2 {
+        if halves == 2 || sizes == Sizes::AiterConcat {
             w13_rows = product("w13 rows", &[2, stored_padded])?;
         }
         if packed && fp4_dtype {
@@ -185,6 +192,9 @@ mod tests {
             "F4: one past a multiple of 256"
         );
         assert_eq!(wrong(Sizes::AiterShipped, true, false), 0);
+        // Callers that always say "concatenated" give weights without a gate twice the rows.
+        assert_eq!(wrong(Sizes::AiterConcat, true, false), 0);
+        assert_eq!(wrong(Sizes::AiterConcat, false, false), 4096);
         assert_eq!(sizes(Sizes::AiterShipped, 961, false, false), (961, 1024));
     }
 }

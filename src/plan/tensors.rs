@@ -53,8 +53,9 @@ fn blocks(len: u64, block: u64) -> u64 {
     if block == 0 { 1 } else { len.div_ceil(block) }
 }
 
-/// Every tensor of the fullest rank of `plan`; `stride` elements are added to each row of K.
-pub(super) fn tensors(plan: &Plan, stride: u64) -> Result<Vec<TensorPlan>, PlanError> {
+/// Every tensor of the fullest rank of `plan`; `stride` elements are added to each row of K of
+/// w13 and of w2.
+pub(super) fn tensors(plan: &Plan, stride: [u64; 2]) -> Result<Vec<TensorPlan>, PlanError> {
     let d = plan.dims;
     let e = plan.ranks.iter().map(|r| r.expert_len).max().unwrap_or(0);
     let width = plan.ranks.iter().map(|r| r.len).max().unwrap_or(0);
@@ -77,14 +78,14 @@ pub(super) fn tensors(plan: &Plan, stride: u64) -> Result<Vec<TensorPlan>, PlanE
             element,
             [e, w13.0, w13.1],
             [e, logical_rows, d.h],
-            stride,
+            stride[0],
         )?,
         tensor(
             Role::W2.name(),
             element,
             [e, w2.0, w2.1],
             [e, d.h, width],
-            stride,
+            stride[1],
         )?,
     ];
     if let (Some(s13), Some(s2)) = (&plan.w13_scale, &plan.w2_scale) {

@@ -155,6 +155,10 @@ pub enum Unit {
     Ranks,
     /// Experts.
     Experts,
+    /// Tokens.
+    Tokens,
+    /// Versions.
+    Versions,
 }
 
 impl Unit {
@@ -168,6 +172,8 @@ impl Unit {
             Unit::Blocks => "blocks",
             Unit::Ranks => "ranks",
             Unit::Experts => "experts",
+            Unit::Tokens => "tokens",
+            Unit::Versions => "versions",
         }
     }
 }
@@ -337,10 +343,14 @@ pub struct Plan {
     pub width: u64,
     /// Width of every rank's buffers.
     pub width_padded: u64,
+    /// Width that the kernel multiplies: less than the buffers' where it is told.
+    pub width_computed: u64,
     /// Rows of a rank's w13: halves * width_padded unless the rule is wrong.
     pub w13_rows: u64,
     /// Hidden size of the buffers.
     pub hidden_padded: u64,
+    /// Hidden size that the kernel multiplies.
+    pub hidden_computed: u64,
     /// Tokens of the activation buffer.
     pub tokens_padded: u64,
     /// Split rule.

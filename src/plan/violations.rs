@@ -1,11 +1,11 @@
 //! What a plan says is wrong, or worth knowing: every check at once.
 
-use super::arith::product;
+use super::conditions::{Facts, Truth};
 use super::scales::Straddle;
 use super::split::Cut;
-use super::{Effect, LayerSpec, Plan, PlanError, Unit, Violation};
-use crate::rule::{Condition, Granule, GranuleUnit, PadValue, Rule, Verdict};
-use crate::terms::{Extent, Place, WeightFormat};
+use super::{Effect, Plan, Unit, Violation};
+use crate::rule::{BiasShare, Count, PadValue, Verdict};
+use crate::terms::{Bias, Extent, Place, WeightFormat};
 
 pub(super) fn straddling(axis: &'static str, s: Straddle) -> Violation {
     Violation {
@@ -37,50 +37,7 @@ pub(super) fn refined(axis: &'static str, s: Straddle) -> Violation {
     }
 }
 
-/// What the conditions and checks look at.
-pub(super) struct Facts<'a> {
-    pub(super) layer: &'a LayerSpec,
-    pub(super) rule: &'a Rule,
-    pub(super) packed: bool,
-}
-
 impl Facts<'_> {
-    /// Scale block along the intermediate axis, 1 if none.
-    pub(super) fn block(&self) -> u64 {
-        match self.layer.weight.scale().map(|g| g.cols) {
-            Some(Extent::Block(block)) => block,
-            Some(Extent::All) | None => 1,
-        }
-    }
-
-    pub(super) fn holds(&self, when: &Condition, width: u64) -> bool {
-        when.gated
-            .is_none_or(|g| g == self.layer.activation.gated())
-            && (when.activations.is_empty() || when.activations.contains(&self.layer.activation))
-            && (when.formats.is_empty() || when.formats.contains(&self.layer.weight))
-            && when.width_max.is_none_or(|max| width <= max)
-            && when
-                .width_not_multiple
-                .is_none_or(|m| !width.is_multiple_of(m))
-            && when
-                .hidden_not_multiple
-                .is_none_or(|m| !self.layer.hidden.is_multiple_of(m))
-    }
-
-    /// The granule of an axis in elements: the first whose condition holds, else 1.
-    pub(super) fn align(&self, granules: &[Granule], width: u64) -> Result<u64, PlanError> {
-        let Some(g) = granules.iter().find(|g| self.holds(&g.when, width)) else {
-            return Ok(1);
-        };
-        let bits = self.layer.weight.element().bits();
-        match g.unit {
-            GranuleUnit::Elements => Ok(g.align),
-            GranuleUnit::Stored if self.packed => product("granule", &[g.align, 2]),
-            GranuleUnit::Stored => Ok(g.align),
-            GranuleUnit::Bytes => Ok(product("granule", &[g.align, 8])?.div_ceil(bits)),
-        }
-    }
-
     pub(super) fn split_violations(
         &self,
         plan: &Plan,
@@ -98,7 +55,7 @@ impl Facts<'_> {
                 granule: ranks,
                 message: format!(
                     "{i} channels do not divide by {ranks} ranks, and the {} split needs them to",
-                    self.rule.split
+                    plan.split
                 ),
                 effect: Effect::Refused,
             });
@@ -236,6 +193,22 @@ impl Facts<'_> {
         // V-5: a pad that decodes to a number other than 0 needs a scale of 0.
         let element = plan.weight.element();
         let padded = plan.width_padded != plan.width || plan.hidden_padded != plan.dims.h;
+        let fills = [
+            self.rule.fill.weight,
+            self.rule.fill.scale,
+            self.rule.fill.bias,
+        ];
+        if padded && fills.contains(&PadValue::Uninitialised) {
+            found.push(Violation {
+                code: "PP120",
+                axis: "padding",
+                value: plan.width_padded,
+                unit: Unit::Elements,
+                granule: plan.width,
+                message: "padding keeps what the memory held".to_owned(),
+                effect: Effect::Wrong,
+            });
+        }
         if padded
             && element.decode(plan.weight_pad) != 0.0
             && self.rule.fill.scale != PadValue::Zero
@@ -274,15 +247,29 @@ impl Facts<'_> {
                 effect: Effect::Refused,
             });
         }
+        if self.holds(&self.rule.when, plan.width) == Truth::No {
+            found.push(Violation {
+                code: "PP130",
+                axis: "rule",
+                value: plan.dims.i,
+                unit: Unit::Elements,
+                granule: 0,
+                message: format!("{} is for other layers than this one", self.rule.id),
+                effect: Effect::Refused,
+            });
+        }
         for refusal in &self.rule.refuse {
-            if !self.holds(&refusal.when, plan.width) {
-                continue;
-            }
-            let (code, effect) = match refusal.verdict {
-                Verdict::Slow => ("PP118", Effect::Slow),
-                Verdict::Refused => ("PP102", Effect::Refused),
-                Verdict::Wrong => ("PP117", Effect::Wrong),
-                Verdict::Unknown => ("PP119", Effect::Unknown),
+            let truth = self.holds(&refusal.when, plan.width);
+            let (code, effect) = match (truth, refusal.verdict) {
+                (Truth::No, _) => continue,
+                (Truth::Open, _) | (Truth::Yes, Verdict::Unknown) => ("PP119", Effect::Unknown),
+                (Truth::Yes, Verdict::Slow) => ("PP118", Effect::Slow),
+                (Truth::Yes, Verdict::Refused) => ("PP102", Effect::Refused),
+                (Truth::Yes, Verdict::Wrong) => ("PP117", Effect::Wrong),
+            };
+            let condition = match truth {
+                Truth::Open => format!("if {}: ", refusal.when.asks()),
+                Truth::Yes | Truth::No => String::new(),
             };
             let (axis, value, granule) = match (
                 refusal.when.width_not_multiple,
@@ -290,42 +277,105 @@ impl Facts<'_> {
             ) {
                 (Some(m), _) => ("intermediate", plan.width, m),
                 (None, Some(m)) => ("hidden", plan.dims.h, m),
-                (None, None) => ("rule", plan.width, refusal.when.width_max.unwrap_or(1)),
+                (None, None) => ("rule", plan.width, 0),
             };
-            let rest = value % granule;
+            let tested = match value.checked_rem(granule) {
+                Some(rest) => format!("{value} % {granule} = {rest}: "),
+                None => String::new(),
+            };
             found.push(Violation {
                 code,
                 axis,
                 value,
                 unit: Unit::Elements,
                 granule,
-                message: format!("{value} % {granule} = {rest}: {}", refusal.why),
+                message: format!("{tested}{condition}{}", refusal.why),
                 effect,
+            });
+        }
+        for limit in &self.rule.limits {
+            found.push(Violation {
+                code: "PP127",
+                axis: "tokens",
+                value: limit.tokens_min,
+                unit: Unit::Tokens,
+                granule: 0,
+                message: format!(
+                    "with fewer than {} tokens in a batch: {}",
+                    limit.tokens_min, limit.why
+                ),
+                effect: Effect::Note,
             });
         }
     }
 
-    /// Elements added to each row of K, when the rule's variable is set.
-    pub(super) fn stride(&self, env: &[&str], plan: &Plan, found: &mut Vec<Violation>) -> u64 {
-        let Some(stride) = &self.rule.stride else {
-            return 0;
-        };
-        if !env.contains(&stride.env.as_str()) {
-            return 0;
+    /// V-7 and V-12: scales for every channel, biases added once.
+    pub(super) fn count_violations(&self, plan: &Plan, found: &mut Vec<Violation>) {
+        let group = plan.w2_scale.map_or(0, |s| s.col_block);
+        let short = |len: u64| len.checked_rem(group).filter(|&rest| rest != 0);
+        let first = plan.ranks.iter().find_map(|r| Some((r, short(r.len)?)));
+        if let (Count::Floor, Some((rank, rest))) = (self.rule.scale.count, first) {
+            found.push(Violation {
+                code: "PP126",
+                axis: "w2 scale columns",
+                value: rank.len,
+                unit: Unit::Elements,
+                granule: group,
+                message: format!(
+                    "scales are counted by whole groups of {group}: the last {rest} of rank {}'s {} channels have none",
+                    rank.rank, rank.len
+                ),
+                effect: Effect::Wrong,
+            });
         }
-        found.push(Violation {
-            code: "PP116",
-            axis: "row stride",
-            value: plan.hidden_padded.saturating_add(stride.elements),
-            unit: Unit::Elements,
-            granule: plan.hidden_padded,
-            message: format!(
-                "{} makes each row of K {} elements longer in memory; they are never multiplied",
-                stride.env, stride.elements
-            ),
-            effect: Effect::Note,
+        let repeated = self.rule.w2_bias == Some(BiasShare::EveryRank) && self.shard_ranks > 1;
+        if repeated && plan.bias == Bias::Both {
+            found.push(Violation {
+                code: "PP129",
+                axis: "w2 bias",
+                value: self.shard_ranks,
+                unit: Unit::Ranks,
+                granule: 1,
+                message: format!("the bias of w2 is added {} times", self.shard_ranks),
+                effect: Effect::Wrong,
+            });
+        }
+    }
+
+    /// Elements added to each row of K of w13 and of w2, when the rule's variable is set.
+    pub(super) fn stride(&self, plan: &Plan, found: &mut Vec<Violation>) -> [u64; 2] {
+        let Some(stride) = &self.rule.stride else {
+            return [0, 0];
+        };
+        if !self.env.contains(&stride.env.as_str()) {
+            return [0, 0];
+        }
+        let bits = plan.weight.element().bits();
+        let extra = stride
+            .elements
+            .saturating_add(stride.bytes.saturating_mul(8) / bits);
+        let added = [plan.hidden_padded, plan.width_padded].map(|row| {
+            let bytes = row.saturating_mul(bits) / 8;
+            let takes = stride
+                .row_bytes_multiple
+                .is_none_or(|m| bytes.is_multiple_of(m));
+            if takes { extra } else { 0 }
         });
-        stride.elements
+        if added != [0, 0] {
+            found.push(Violation {
+                code: "PP116",
+                axis: "row stride",
+                value: plan.hidden_padded.saturating_add(added[0]),
+                unit: Unit::Elements,
+                granule: plan.hidden_padded,
+                message: format!(
+                    "{} makes each row of K {extra} elements longer in memory; they are never multiplied",
+                    stride.env
+                ),
+                effect: Effect::Note,
+            });
+        }
+        added
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::plan::{Effect, Fit, Plan, ScalePlan};
 use crate::rule::{Condition, Rule, Verdict};
-use crate::terms::{Extent, Place};
+use crate::terms::{Bias, Extent, LayerKind, Place};
 
 /// What a plan under `rule` breaks without saying so; empty when all is well.
 pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
@@ -37,6 +37,19 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
     claim(
         plan.hidden_padded >= d.h,
         format!("hidden {} is cut to {}", d.h, plan.hidden_padded),
+    );
+    // V-14: what the kernel is told cuts nothing real.
+    let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(0);
+    claim(
+        wrong
+            || (fullest <= plan.width_computed
+                && plan.width_computed <= plan.width_padded
+                && d.h <= plan.hidden_computed
+                && plan.hidden_computed <= plan.hidden_padded),
+        format!(
+            "the kernel computes {} of {fullest} real channels",
+            plan.width_computed
+        ),
     );
     // V-6, V-7: scale grids.
     let formats = plan.weight.scale();
@@ -156,15 +169,32 @@ fn grid_starts(
     );
 }
 
-/// The rule's own condition, evaluated on the plan.
+/// The rule's own condition, evaluated on the plan; false where it asks what a plan does not hold.
 fn applies(when: &Condition, plan: &Plan) -> bool {
-    when.gated.is_none_or(|g| g == (plan.dims.halves == 2))
+    let shards = match plan.layer {
+        LayerKind::Routed | LayerKind::Draft => plan.parallel.tp / plan.parallel.ep,
+        LayerKind::Shared | LayerKind::Dense => plan.parallel.tp,
+    };
+    let open = when.env.is_some()
+        || when.per_token.is_some()
+        || when.option.is_some()
+        || !when.arch.is_empty();
+    !open
+        && when.gated.is_none_or(|g| g == (plan.dims.halves == 2))
         && (when.activations.is_empty() || when.activations.contains(&plan.activation))
         && (when.formats.is_empty() || when.formats.contains(&plan.weight))
+        && when.bias.is_none_or(|b| b == (plan.bias == Bias::Both))
+        && when.sharded.is_none_or(|s| s == (shards > 1))
+        && when
+            .spread
+            .is_none_or(|s| s == (plan.parallel.tp / shards > 1))
+        && when.width_min.is_none_or(|m| plan.width >= m)
         && when.width_max.is_none_or(|m| plan.width <= m)
         && when
             .width_not_multiple
             .is_none_or(|m| !plan.width.is_multiple_of(m))
+        && when.hidden_min.is_none_or(|m| plan.dims.h >= m)
+        && when.hidden_max.is_none_or(|m| plan.dims.h <= m)
         && when
             .hidden_not_multiple
             .is_none_or(|m| !plan.dims.h.is_multiple_of(m))

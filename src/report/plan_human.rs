@@ -75,6 +75,7 @@ fn change(from: u64, to: u64) -> String {
 fn label(one: &Surveyed) -> String {
     let mark = match (one.status, one.auto) {
         (Status::Historical, _) => " (historical)",
+        (Status::Proposed, _) => " (proposed)",
         (Status::Current, true) => " (auto)",
         (Status::Current, false) => "",
     };

@@ -5,7 +5,6 @@
 use super::advice;
 use crate::model::Model;
 use crate::plan::{Parallel, RankPlan, TensorPlan, Violation};
-use crate::rule::Status;
 use crate::run::{Survey, Surveyed};
 use serde::Serialize;
 use serde_json::Value;
@@ -61,8 +60,10 @@ struct OnePlan<'a> {
     format: &'a str,
     width: u64,
     width_padded: u64,
+    width_computed: u64,
     hidden: u64,
     hidden_padded: u64,
+    hidden_computed: u64,
     w13_rows: u64,
     overhead: f64,
     ranks: &'a [RankPlan],
@@ -127,17 +128,16 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         rule: &plan.rule,
         layer: plan.layer.name(),
         verdict: plan.fit.name(),
-        status: match surveyed.status {
-            Status::Current => "current",
-            Status::Historical => "historical",
-        },
+        status: surveyed.status.name(),
         auto: surveyed.auto,
         wrong: surveyed.wrong.as_deref(),
         format: plan.weight.name(),
         width: plan.width,
         width_padded: plan.width_padded,
+        width_computed: plan.width_computed,
         hidden: plan.dims.h,
         hidden_padded: plan.hidden_padded,
+        hidden_computed: plan.hidden_computed,
         w13_rows: plan.w13_rows,
         overhead: ratio(plan.overhead_millionths),
         ranks: &plan.ranks,

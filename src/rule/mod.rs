@@ -2,11 +2,16 @@
 //!
 //! It must not decide anything for a model: that is `plan`. Layer 2.
 
+mod check;
+mod condition;
 mod record;
 mod set;
+mod version;
 
+pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict};
 pub use record::{
-    Auto, Condition, Fills, Grade, Granule, GranuleUnit, PadValue, Refusal, Rule, ScaleRule, Sizes,
-    Status, Stride, Timing, Verdict,
+    Auto, BiasShare, Count, Fills, Grade, Loader, PadValue, Rounding, Rule, ScaleRule, Sizes,
+    Status, Stride, Timing, Valid,
 };
 pub use set::{RuleError, Rules};
+pub use version::{Bound, Held, Release};

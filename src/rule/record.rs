@@ -1,7 +1,9 @@
 //! One rule: what one backend of one stack at one version does to one layer's weights
 //! (facts/upstream-padding.md 5).
 
-use crate::terms::{Activation, LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat};
+use super::condition::{Condition, Granule, Limit, Refusal};
+use super::version::{Bound, Held, held};
+use crate::terms::{LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat};
 use serde::Deserialize;
 
 /// How a rule's content is known (facts/upstream-padding.md, first paragraphs).
@@ -17,14 +19,27 @@ pub enum Grade {
 }
 
 /// Whether the rule describes code that is shipped today.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// In the named version.
     #[default]
     Current,
+    /// What the code should do: no version that was read does it.
+    Proposed,
     /// Replaced, or known wrong: kept so that its faults can be shown.
     Historical,
+}
+
+impl Status {
+    /// The word used in lists and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Current => "current",
+            Status::Historical => "historical",
+            Status::Proposed => "proposed",
+        }
+    }
 }
 
 /// When the padding happens (facts/upstream-padding.md 5, field 3).
@@ -41,51 +56,6 @@ pub enum Timing {
     Never,
 }
 
-/// What a granule counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GranuleUnit {
-    /// Logical elements.
-    #[default]
-    Elements,
-    /// Units of the stored parameter: bytes when two elements share a byte, else elements.
-    Stored,
-    /// Bytes.
-    Bytes,
-}
-
-/// When a granule or refusal applies; an absent key always holds.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Condition {
-    /// Gated or not.
-    pub gated: Option<bool>,
-    /// One of these activations.
-    pub activations: Vec<Activation>,
-    /// One of these weight formats.
-    pub formats: Vec<WeightFormat>,
-    /// The per-rank width, unpadded, is at most this (elements).
-    pub width_max: Option<u64>,
-    /// The per-rank width, unpadded, is not a multiple of this (elements).
-    pub width_not_multiple: Option<u64>,
-    /// The hidden size is not a multiple of this (elements).
-    pub hidden_not_multiple: Option<u64>,
-}
-
-/// An alignment of one axis.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Granule {
-    /// Multiple to round up to.
-    pub align: u64,
-    /// What `align` counts.
-    #[serde(default)]
-    pub unit: GranuleUnit,
-    /// When it applies; the first entry whose condition holds is used.
-    #[serde(default)]
-    pub when: Condition,
-}
-
 /// What padding is filled with (facts/upstream-padding.md 5, field 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -99,6 +69,10 @@ pub enum PadValue {
     ByteOne,
     /// A code that decodes to zero (INT4: nibble 8).
     DecodeZero,
+    /// A copy of a value of the same tensor, so that its least and greatest stay as they are.
+    Existing,
+    /// Whatever the memory held.
+    Uninitialised,
 }
 
 /// Fill of each kind of tensor.
@@ -109,6 +83,21 @@ pub struct Fills {
     pub weight: PadValue,
     /// Scales.
     pub scale: PadValue,
+    /// Biases.
+    pub bias: PadValue,
+    /// Activations, where the hidden size or the tokens are padded at run time.
+    pub activation: PadValue,
+}
+
+/// How many scale columns w2 gets (facts/upstream-padding.md 3.1 V-7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Count {
+    /// One for each group that a channel is in.
+    #[default]
+    Ceil,
+    /// One for each whole group: channels past the last whole group have none.
+    Floor,
 }
 
 /// How scales follow the padding (facts/upstream-padding.md 5, field 7).
@@ -117,6 +106,10 @@ pub struct Fills {
 pub struct ScaleRule {
     /// A shard that begins inside a block may repeat scales on a finer grid.
     pub refine: bool,
+    /// How many scales a row of w2 gets.
+    pub count: Count,
+    /// Columns stored are rounded up to this many; 0: as many as there are.
+    pub columns: u64,
 }
 
 /// Which formula gives the rows of w13 and the columns of w2.
@@ -134,6 +127,10 @@ pub enum Sizes {
     AiterShipped,
     /// The same without the FP4 dtype.
     AiterShippedNoFp4,
+    /// As shipped, by callers that say "concatenated" whether the weights are gated or not.
+    AiterConcat,
+    /// w13 is padded, w2 is left as it is (facts/reports.md B18).
+    FirstOnly,
 }
 
 /// A wider row stride that is never multiplied (facts/upstream-padding.md 1.1 S18).
@@ -143,33 +140,67 @@ pub struct Stride {
     /// The environment variable that switches it on.
     pub env: String,
     /// Elements added to each row of K.
+    #[serde(default)]
     pub elements: u64,
+    /// Bytes added to each row of K.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Only where a row's bytes are a multiple of this.
+    pub row_bytes_multiple: Option<u64>,
 }
 
-/// What a refusal makes of the plan.
+/// How a size that a kernel is told is rounded (facts/upstream-padding.md 1.4 F3, 1.5 AI1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Runs on a slower path.
-    Slow,
-    /// Does not start.
-    Refused,
-    /// Starts and computes something else.
-    Wrong,
-    /// Not known.
-    Unknown,
+pub enum Rounding {
+    /// The kernel is told the valid size, which is rounded up.
+    Up,
+    /// The kernel is told the pad amount, which is rounded down.
+    PadDown,
 }
 
-/// A condition under which the backend refuses, slows down or goes wrong.
+/// What a kernel is told at run time, so that padding is not multiplied
+/// (facts/upstream-padding.md 5, field 10).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Refusal {
-    /// When.
+pub struct Valid {
+    /// When; the first entry whose condition holds is used.
+    #[serde(default)]
     pub when: Condition,
-    /// What then.
-    pub verdict: Verdict,
-    /// Why, as a clause.
-    pub why: String,
+    /// How a size is rounded.
+    pub rounding: Rounding,
+    /// Unit of the intermediate width; absent: the kernel is not told.
+    pub intermediate: Option<u64>,
+    /// Unit of the hidden size; absent: the kernel is not told.
+    pub hidden: Option<u64>,
+    /// The rounded hidden size must be the padded one.
+    #[serde(default)]
+    pub exact: bool,
+    /// The pad amount is passed twice over, which cuts real channels.
+    #[serde(default)]
+    pub doubled: bool,
+}
+
+/// A split for layers that a model's own loader places.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Loader {
+    /// Which layers.
+    pub when: Condition,
+    /// How their intermediate axis is cut.
+    pub split: Split,
+}
+
+/// On which ranks the bias of w2 is added (facts/upstream-padding.md 3.1 V-12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BiasShare {
+    /// On rank 0 alone.
+    FirstRank,
+    /// On every rank, divided by their number.
+    Divided,
+    /// In full on every rank: added too often.
+    EveryRank,
 }
 
 /// One rule.
@@ -182,6 +213,10 @@ pub struct Rule {
     pub stack: String,
     /// Version or commit that was read.
     pub version: String,
+    /// First version it holds for, or the change that brought it; the one read if left out.
+    pub since: Option<Bound>,
+    /// First version it no longer holds for, or the change that ended it.
+    pub until: Option<Bound>,
     /// The backend's name as the stack spells it.
     pub backend: String,
     /// Weight formats it takes.
@@ -201,10 +236,20 @@ pub struct Rule {
     /// Parts of the model it applies to.
     #[serde(default = "routed")]
     pub layers: Vec<LayerKind>,
+    /// Checkpoint methods (`quant_method`) it is for; empty for all.
+    #[serde(default)]
+    pub methods: Vec<String>,
+    /// Layers it is for, among those of its formats.
+    #[serde(default)]
+    pub when: Condition,
     /// When the padding happens.
     pub timing: Timing,
     /// How the intermediate axis is cut.
     pub split: Split,
+    /// Splits of models with a loader of their own; the first whose condition holds is used
+    /// instead of `split`.
+    #[serde(default)]
+    pub loaders: Vec<Loader>,
     /// Row order of w13.
     pub order: Order,
     /// Pad place.
@@ -225,6 +270,10 @@ pub struct Rule {
     /// Alignments of the token axis; none: not padded.
     #[serde(default)]
     pub tokens: Vec<Granule>,
+    /// (intermediate, hidden) alignments in elements of which the one with the least padded area
+    /// is taken, the first on a tie; instead of `intermediate` and `hidden`.
+    #[serde(default)]
+    pub cheapest: Vec<[u64; 2]>,
     /// Fills.
     #[serde(default)]
     pub fill: Fills,
@@ -236,9 +285,50 @@ pub struct Rule {
     pub sizes: Sizes,
     /// Stride padding.
     pub stride: Option<Stride>,
+    /// What the kernel is told at run time.
+    #[serde(default)]
+    pub valid: Vec<Valid>,
+    /// Where the bias of w2 is added, if that was read.
+    pub w2_bias: Option<BiasShare>,
     /// Refusals, slow paths, known faults.
     #[serde(default)]
     pub refuse: Vec<Refusal>,
+    /// Limits on the tokens of a batch.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
+    /// What else its source says, a sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl Rule {
+    /// Environment variables that it names.
+    pub fn variables(&self) -> Vec<&str> {
+        let granules = [&self.intermediate, &self.hidden, &self.tokens];
+        let whens = granules
+            .into_iter()
+            .flatten()
+            .map(|g| &g.when)
+            .chain(self.refuse.iter().map(|r| &r.when))
+            .chain(self.valid.iter().map(|v| &v.when))
+            .chain(self.loaders.iter().map(|l| &l.when))
+            .chain([&self.when]);
+        let stride = self.stride.iter().map(|s| s.env.as_str());
+        whens
+            .filter_map(|w| w.env.as_deref())
+            .chain(stride)
+            .collect()
+    }
+
+    /// Whether it holds for a version of its stack.
+    pub fn held_at(&self, version: &str) -> Held {
+        held(
+            &self.version,
+            self.since.as_ref(),
+            self.until.as_ref(),
+            version,
+        )
+    }
 }
 
 fn routed() -> Vec<LayerKind> {

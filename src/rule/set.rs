@@ -1,6 +1,7 @@
 //! A set of rules: the shipped ones, or those of a user's file.
 
-use super::record::{Auto, Granule, Rule};
+use super::check::check;
+use super::record::{Auto, Rule};
 use crate::terms::{WeightFormat, nearest};
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -9,8 +10,6 @@ use std::sync::OnceLock;
 
 /// A rule file larger than this is refused before it is read (bytes).
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// The largest granule accepted, in its unit: far above any kernel's.
-const ALIGN_MAX: u64 = 1 << 20;
 
 /// Rules could not be read or named.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +78,19 @@ struct RuleFile {
 }
 
 /// The shipped rule files, by stack.
-const SHIPPED: &[(&str, &str)] = &[("sglang.toml", include_str!("data/sglang.toml"))];
+const SHIPPED: &[(&str, &str)] = &[
+    ("sglang.toml", include_str!("data/sglang.toml")),
+    ("vllm.toml", include_str!("data/vllm.toml")),
+    ("trtllm.toml", include_str!("data/trtllm.toml")),
+    ("flashinfer.toml", include_str!("data/flashinfer.toml")),
+    ("aiter.toml", include_str!("data/aiter.toml")),
+    ("deepgemm.toml", include_str!("data/deepgemm.toml")),
+    (
+        "triton_kernels.toml",
+        include_str!("data/triton_kernels.toml"),
+    ),
+    ("transformers.toml", include_str!("data/transformers.toml")),
+];
 
 impl Rules {
     /// The rules shipped with padproof.
@@ -231,48 +242,6 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
         format!(" at line {line} column {column}")
     });
     format!("{}{place}", error.message().replace('\n', " "))
-}
-
-fn check<'a>(rule: &'a Rule, ids: &mut HashSet<&'a str>) -> Result<(), (&'static str, String)> {
-    let id_ok = !rule.id.is_empty()
-        && rule
-            .id
-            .bytes()
-            .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'));
-    if !id_ok {
-        return Err(("id", "must be of a-z, 0-9, `.`, `_` and `-`".to_owned()));
-    }
-    if !ids.insert(&rule.id) {
-        return Err(("id", "stands twice".to_owned()));
-    }
-    if rule.formats.is_empty() {
-        return Err(("formats", "names no weight format".to_owned()));
-    }
-    if rule.layers.is_empty() {
-        return Err(("layers", "names no layer kind".to_owned()));
-    }
-    let axes: [(&'static str, &[Granule]); 3] = [
-        ("intermediate", &rule.intermediate),
-        ("hidden", &rule.hidden),
-        ("tokens", &rule.tokens),
-    ];
-    for (key, granules) in axes {
-        for granule in granules {
-            if granule.align == 0 || granule.align > ALIGN_MAX {
-                return Err((
-                    key,
-                    format!("align = {} must lie in 1..={ALIGN_MAX}", granule.align),
-                ));
-            }
-        }
-    }
-    for refusal in &rule.refuse {
-        let when = &refusal.when;
-        if when.width_not_multiple == Some(0) || when.hidden_not_multiple == Some(0) {
-            return Err(("refuse", "tests a multiple of 0".to_owned()));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
         backend: None,
         layer: None,
         env: &[],
+        all: true,
+        arch: None,
+        versions: &[],
         advice: true,
     };
     survey(&model, Rules::builtin(), &query).unwrap()
@@ -119,7 +122,7 @@ fn another_backend_is_named_when_it_pads_less() {
         .unwrap();
     assert_eq!(
         (other.rule.as_str(), other.verdict),
-        ("sglang.triton.bf16", Fit::Fits)
+        ("sglang.flashinfer_cutlass.bf16", Fit::Fits)
     );
 }
 
@@ -136,6 +139,9 @@ fn degrees_at_which_another_part_does_not_run_are_not_advised() {
             backend: None,
             layer: None,
             env: &[],
+            all: true,
+            arch: None,
+            versions: &[],
             advice: true,
         };
         let found = survey(model, Rules::builtin(), &query).unwrap();

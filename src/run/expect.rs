@@ -48,6 +48,9 @@ fn faults(entry: &PlanEntry) -> Result<(Vec<Fault>, u64), String> {
         backend: None,
         layer: Some(entry.layer),
         env: &[],
+        all: true,
+        arch: None,
+        versions: &[],
         advice: entry.expect.aligned_tp.is_some(),
     };
     let found = survey(&model, rules, &query).map_err(|e| e.to_string())?;
@@ -191,11 +194,21 @@ fn differences(plan: &Plan, expect: &PlanExpect, faults: &mut Vec<Fault>) {
     let numbers = [
         ("width", expect.width, Some(plan.width)),
         ("width_padded", expect.width_padded, Some(plan.width_padded)),
+        (
+            "width_computed",
+            expect.width_computed,
+            Some(plan.width_computed),
+        ),
         ("hidden", expect.hidden, Some(plan.dims.h)),
         (
             "hidden_padded",
             expect.hidden_padded,
             Some(plan.hidden_padded),
+        ),
+        (
+            "hidden_computed",
+            expect.hidden_computed,
+            Some(plan.hidden_computed),
         ),
         ("w13_rows", expect.w13_rows, Some(plan.w13_rows)),
         ("w2_cols", expect.w2_cols, w2_cols),

@@ -5,6 +5,7 @@
 mod advice;
 #[cfg(test)]
 mod advice_tests;
+mod candidates;
 mod check;
 mod counts;
 mod coverage;
@@ -33,5 +34,5 @@ pub use filter::Filter;
 pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
 pub use mutants::{Matrix, matrix};
-pub use survey::{Query, Survey, SurveyError, Surveyed, survey, survey_replicas};
+pub use survey::{Query, StackVersion, Survey, SurveyError, Surveyed, survey, survey_replicas};
 pub use table::{Line, RANKS, Table, lengths};

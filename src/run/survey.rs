@@ -3,13 +3,14 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::Advice;
+use super::candidates::{at_versions, candidates, chosen, on_arch};
 use crate::model::Model;
 use crate::plan::{
     Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer, replicated,
-    unread_replicas,
+    unread_replicas, unread_version,
 };
 use crate::rule::{Rule, RuleError, Rules, Status};
-use crate::terms::{LayerKind, nearest};
+use crate::terms::LayerKind;
 
 /// What is asked about a model.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +27,23 @@ pub struct Query<'a> {
     pub layer: Option<LayerKind>,
     /// Environment variables that are set to a true value.
     pub env: &'a [&'a str],
+    /// Whether rules that no version ships today are planned too.
+    pub all: bool,
+    /// Only what is known of this architecture.
+    pub arch: Option<&'a str>,
+    /// Versions of stacks to plan for, instead of the newest that was read.
+    pub versions: &'a [StackVersion],
     /// Whether to look for ranks that need no padding.
     pub advice: bool,
+}
+
+/// A version of a stack that is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackVersion {
+    /// The stack; left out, the only one that the chosen rules have.
+    pub stack: Option<String>,
+    /// The version.
+    pub version: String,
 }
 
 /// One plan of a survey.
@@ -99,6 +115,22 @@ pub enum SurveyError {
         /// The backend.
         backend: String,
     },
+    /// An architecture that no rule names.
+    #[error("no rule is for the architecture `{given}`; known: {known}")]
+    Arch {
+        /// What was asked for.
+        given: String,
+        /// All of them.
+        known: String,
+    },
+    /// A version of a stack that no rule has, or of none when the rules have several.
+    #[error("--stack-version {given}: {why}")]
+    Version {
+        /// What was asked for.
+        given: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A part that the model does not have.
     #[error("{model} has no {layer} layer")]
     NoLayer {
@@ -125,7 +157,11 @@ pub enum SurveyError {
 ///
 /// # Errors
 /// Names that do not exist, and sizes that cannot be planned under any rule.
-pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey, SurveyError> {
+pub fn survey<'q>(
+    model: &Model,
+    rules: &'q Rules,
+    query: &Query<'q>,
+) -> Result<Survey, SurveyError> {
     survey_replicas(model, rules, query, 1)
 }
 
@@ -134,13 +170,13 @@ pub fn survey(model: &Model, rules: &Rules, query: &Query<'_>) -> Result<Survey,
 ///
 /// # Errors
 /// As [`survey`].
-pub fn survey_replicas(
+pub fn survey_replicas<'q>(
     model: &Model,
-    rules: &Rules,
-    query: &Query<'_>,
+    rules: &'q Rules,
+    query: &Query<'q>,
     dp: u64,
 ) -> Result<Survey, SurveyError> {
-    let candidates = candidates(rules, query)?;
+    let candidates = at_versions(candidates(rules, query)?, query)?;
     let parts: Vec<LayerSpec> = layers(model, query.tokens)
         .into_iter()
         .filter(|part| query.layer.is_none_or(|kind| kind == part.kind))
@@ -161,13 +197,17 @@ pub fn survey_replicas(
         named_fails: false,
     };
     for part in &parts {
-        for rule in chosen(&candidates, &parts, part, query) {
+        for (rule, unread) in chosen(&candidates, &parts, part, model, query) {
+            let rule: &Rule = &on_arch(rule, query.arch);
             let Some(parallel) = replicated(&rule.stack, part.kind, query.parallel, dp) else {
                 continue;
             };
             let mut plan = plan_layer(part, parallel, rule, query.env)
                 .map_err(|source| plan_error(model, part.kind, rule, source))?;
             unread_replicas(&mut plan, &rule.stack, dp);
+            if let Some(version) = unread {
+                unread_version(&mut plan, rule, version);
+            }
             let counts = query
                 .rule
                 .is_some_and(|p| rule.status == Status::Current || p == rule.id);
@@ -214,66 +254,6 @@ const fn fails(fit: Fit) -> bool {
     matches!(fit, Fit::Refused | Fit::Unrepresentable | Fit::Wrong)
 }
 
-/// The rules that names and backend leave, current ones first.
-pub(super) fn candidates<'r>(
-    rules: &'r Rules,
-    query: &Query<'_>,
-) -> Result<Vec<&'r Rule>, SurveyError> {
-    if let Some(given) = query.backend {
-        let mut known: Vec<&str> = rules.iter().map(|r| r.backend.as_str()).collect();
-        known.sort_unstable();
-        known.dedup();
-        if !known.contains(&given) {
-            return Err(SurveyError::Backend {
-                given: given.to_owned(),
-                hint: nearest(given, &known)
-                    .map_or(String::new(), |n| format!(" (did you mean `{n}`?)")),
-                known: known.join(", "),
-            });
-        }
-    }
-    let mut found = match query.rule {
-        Some(pattern) => rules.matching(pattern)?,
-        None => rules.iter().collect(),
-    };
-    found.retain(|rule| query.backend.is_none_or(|b| b == rule.backend));
-    if let (true, Some(rule), Some(backend)) = (found.is_empty(), query.rule, query.backend) {
-        return Err(SurveyError::Disjoint {
-            rule: rule.to_owned(),
-            backend: backend.to_owned(),
-        });
-    }
-    found.sort_by_key(|rule| rule.status == Status::Historical);
-    Ok(found)
-}
-
-/// The candidates that are planned for one part: those that take its kind and format. A rule
-/// named exactly is planned whatever the format, and so is a pattern that would else plan
-/// nothing: the plan then says that the format is not the rule's.
-fn chosen<'r>(
-    candidates: &[&'r Rule],
-    parts: &[LayerSpec],
-    part: &LayerSpec,
-    query: &Query<'_>,
-) -> Vec<&'r Rule> {
-    let takes = |rule: &Rule, part: &LayerSpec| {
-        rule.layers.contains(&part.kind.follows()) && rule.formats.contains(&part.weight)
-    };
-    let any = candidates
-        .iter()
-        .any(|rule| parts.iter().any(|part| takes(rule, part)));
-    let first = parts.first().map(|p| p.kind);
-    let named = query.rule.is_some() && !any && first == Some(part.kind);
-    candidates
-        .iter()
-        .copied()
-        .filter(|rule| {
-            let exact = query.rule == Some(rule.id.as_str());
-            takes(rule, part) || (exact && rule.layers.contains(&part.kind.follows())) || named
-        })
-        .collect()
-}
-
 /// Whether the stack's `auto` takes the rule's backend for this model and format.
 fn is_auto(model: &Model, part: &LayerSpec, rule: &Rule, rules: &Rules) -> bool {
     rule.status == Status::Current
@@ -294,6 +274,9 @@ mod tests {
             backend,
             layer: None,
             env: &[],
+            all: true,
+            arch: None,
+            versions: &[],
             advice: true,
         }
     }
@@ -331,7 +314,7 @@ mod tests {
 
     #[test]
     fn historical_rules_count_only_when_named_exactly() {
-        let glob = ask(Some("sglang.aiter.fp8*"), None);
+        let glob = ask(Some("sglang.aiter.fp8.p*"), None);
         let mut narrow = model();
         narrow.activation = crate::terms::Activation::Relu2;
         let found = survey(&narrow, Rules::builtin(), &glob).unwrap();

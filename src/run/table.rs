@@ -2,11 +2,12 @@
 //!
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
-use super::survey::{candidates, plan_error};
+use super::candidates::{at_versions, candidates, on_arch};
+use super::survey::plan_error;
 use super::{Query, Survey, SurveyError, Surveyed};
 use crate::model::Model;
-use crate::plan::{Fit, Parallel, Plan, layers, plan_layer};
-use crate::rule::{Rules, Status};
+use crate::plan::{Fit, Parallel, Plan, concerns, layers, plan_layer, unread_version};
+use crate::rule::{Rule, Rules};
 use serde::{Deserialize, Serialize};
 
 /// The usual numbers of ranks.
@@ -133,8 +134,8 @@ impl Table {
     }
 
     /// Every model under every rule at every number of ranks. A rule that does not take a
-    /// model's format is planned with the first one it does take; historical rules only when
-    /// the query names a pattern.
+    /// model's format is planned with the first one it does take; one that is for other layers is
+    /// left out.
     ///
     /// # Errors
     /// As [`super::survey`].
@@ -144,8 +145,7 @@ impl Table {
         query: &Query<'_>,
         ranks: &[u64],
     ) -> Result<Self, SurveyError> {
-        let mut chosen = candidates(rules, query)?;
-        chosen.retain(|rule| query.rule.is_some() || rule.status == Status::Current);
+        let chosen = at_versions(candidates(rules, query)?, query)?;
         let mut table = Table::default();
         for model in models {
             let parts = layers(model, query.tokens);
@@ -153,10 +153,11 @@ impl Table {
                 .iter()
                 .filter(|p| query.layer.is_none_or(|kind| kind == p.kind));
             for part in parts {
-                for rule in chosen
+                for (rule, unread) in chosen
                     .iter()
-                    .filter(|rule| rule.layers.contains(&part.kind.follows()))
+                    .filter(|(rule, _)| rule.layers.contains(&part.kind.follows()))
                 {
+                    let rule: &Rule = &on_arch(rule, query.arch);
                     let mut part = part.clone();
                     if !rule.formats.contains(&part.weight) {
                         part.weight = rule.formats.first().copied().unwrap_or(part.weight);
@@ -166,8 +167,14 @@ impl Table {
                             tp,
                             ..query.parallel
                         };
-                        let plan = plan_layer(&part, parallel, rule, query.env)
+                        if !concerns(rule, &part, parallel) {
+                            continue;
+                        }
+                        let mut plan = plan_layer(&part, parallel, rule, query.env)
                             .map_err(|source| plan_error(model, part.kind, rule, source))?;
+                        if let Some(version) = unread {
+                            unread_version(&mut plan, rule, version);
+                        }
                         table.lines.push(Line::of(&model.name, &plan));
                     }
                 }
@@ -196,12 +203,15 @@ mod tests {
             backend: None,
             layer: None,
             env: &[],
+            all: false,
+            arch: None,
+            versions: &[],
             advice: false,
         };
         let models = &crate::model::builtin()[..3];
         let rules = Rules::builtin();
         let table = Table::all(models, rules, &query, &RANKS).unwrap();
-        let current = |r: &&crate::rule::Rule| r.status == Status::Current;
+        let current = |r: &&Rule| r.status == crate::rule::Status::Current;
         for rule in rules.iter().filter(current) {
             let routed = rule.layers.contains(&crate::terms::LayerKind::Routed);
             let lines = table
@@ -209,7 +219,10 @@ mod tests {
                 .iter()
                 .filter(|l| l.rule == rule.id && l.layer == "routed");
             let wanted = if routed { 3 * RANKS.len() } else { 0 };
-            assert_eq!(lines.count(), wanted, "{}", rule.id);
+            // A rule for some layers only is left out of those it is not for.
+            let some = rule.when != Default::default();
+            let count = lines.count();
+            assert!(count == wanted || (some && count < wanted), "{}", rule.id);
         }
         let mut keys: Vec<_> = table.lines.iter().map(Line::key).collect();
         keys.sort_unstable();

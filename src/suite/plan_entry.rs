@@ -106,10 +106,14 @@ pub struct PlanExpect {
     pub width: Option<u64>,
     /// Padded width per rank.
     pub width_padded: Option<u64>,
+    /// Width that the kernel multiplies.
+    pub width_computed: Option<u64>,
     /// Hidden size.
     pub hidden: Option<u64>,
     /// Padded hidden size.
     pub hidden_padded: Option<u64>,
+    /// Hidden size that the kernel multiplies.
+    pub hidden_computed: Option<u64>,
     /// Rows of w13 as stored, both halves.
     pub w13_rows: Option<u64>,
     /// Columns of w2, in elements.

@@ -1,0 +1,261 @@
+//! Evaluates a rule's conditions, and chooses among its alignments, for one layer on its ranks.
+
+use super::arith::{lcm, padded, product};
+use super::{Effect, Fit, LayerSpec, Parallel, Plan, PlanError, Unit, Violation};
+use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule};
+use crate::terms::{Bias, Extent, LayerKind, Split};
+
+/// What a condition is, as far as config and command line tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Truth {
+    No,
+    /// It turns on a fact of the run that nothing tells.
+    Open,
+    Yes,
+}
+
+/// What the conditions and checks look at.
+pub(super) struct Facts<'a> {
+    pub(super) layer: &'a LayerSpec,
+    pub(super) rule: &'a Rule,
+    pub(super) env: &'a [&'a str],
+    /// Ranks that share the intermediate axis.
+    pub(super) shard_ranks: u64,
+    /// Groups that experts are spread over.
+    pub(super) groups: u64,
+    pub(super) packed: bool,
+}
+
+/// An axis with the size that is planned, and sizes it has instead if an open fact holds.
+pub(super) struct Aligned {
+    pub(super) size: u64,
+    pub(super) otherwise: Vec<(u64, String)>,
+}
+
+impl Facts<'_> {
+    /// Scale block along the intermediate axis, 1 if none.
+    pub(super) fn block(&self) -> u64 {
+        match self.layer.weight.scale().map(|g| g.cols) {
+            Some(Extent::Block(block)) => block,
+            Some(Extent::All) | None => 1,
+        }
+    }
+
+    /// Whether `when` holds at a per-rank `width`.
+    pub(super) fn holds(&self, when: &Condition, width: u64) -> Truth {
+        let (layer, hidden) = (self.layer, self.layer.hidden);
+        let multiple = |m: Option<u64>, n: u64| m.is_none_or(|m| !n.is_multiple_of(m));
+        let told = when.gated.is_none_or(|g| g == layer.activation.gated())
+            && (when.activations.is_empty() || when.activations.contains(&layer.activation))
+            && (when.formats.is_empty() || when.formats.contains(&layer.weight))
+            && when.bias.is_none_or(|b| b == (layer.bias == Bias::Both))
+            && when.sharded.is_none_or(|s| s == (self.shard_ranks > 1))
+            && when.spread.is_none_or(|s| s == (self.groups > 1))
+            && when.width_min.is_none_or(|min| width >= min)
+            && when.width_max.is_none_or(|max| width <= max)
+            && multiple(when.width_not_multiple, width)
+            && when.hidden_min.is_none_or(|min| hidden >= min)
+            && when.hidden_max.is_none_or(|max| hidden <= max)
+            && multiple(when.hidden_not_multiple, hidden)
+            && when
+                .env
+                .as_ref()
+                .is_none_or(|name| self.env.contains(&name.as_str()));
+        if !told {
+            return Truth::No;
+        }
+        let (named, known) = (&when.arch, &self.rule.arch);
+        let arch =
+            if named.is_empty() || (!known.is_empty() && known.iter().all(|a| named.contains(a))) {
+                Truth::Yes
+            } else if !known.is_empty() && !known.iter().any(|a| named.contains(a)) {
+                Truth::No
+            } else {
+                Truth::Open
+            };
+        let open = when.per_token.is_some() || when.option.is_some();
+        match arch {
+            Truth::Yes if open => Truth::Open,
+            other => other,
+        }
+    }
+
+    /// How the intermediate axis is cut, at a per-rank `width`.
+    pub(super) fn split(&self, width: u64) -> Split {
+        let own = |l: &&Loader| self.holds(&l.when, width) == Truth::Yes;
+        let loader = self.rule.loaders.iter().find(own);
+        loader.map_or(self.rule.split, |l| l.split)
+    }
+
+    /// The granule that is taken, and those before it that an open fact would choose.
+    fn choose<'r>(
+        &self,
+        granules: &'r [Granule],
+        width: u64,
+    ) -> (Option<&'r Granule>, Vec<&'r Granule>) {
+        let mut open = Vec::new();
+        for granule in granules {
+            match self.holds(&granule.when, width) {
+                Truth::Yes => return (Some(granule), open),
+                Truth::Open => open.push(granule),
+                Truth::No => {}
+            }
+        }
+        (None, open)
+    }
+
+    /// A granule in elements.
+    fn elements(&self, g: &Granule) -> Result<u64, PlanError> {
+        let bits = self.layer.weight.element().bits();
+        let align = match g.unit {
+            GranuleUnit::Elements => g.align,
+            GranuleUnit::Stored if self.packed => product("granule", &[g.align, 2])?,
+            GranuleUnit::Stored => g.align,
+            GranuleUnit::Bytes => product("granule", &[g.align, 8])?.div_ceil(bits),
+        };
+        if !g.group {
+            return Ok(align);
+        }
+        lcm(align, self.block()).ok_or_else(|| PlanError::Overflow {
+            what: "granule",
+            terms: format!("lcm({align}, {})", self.block()),
+        })
+    }
+
+    /// The alignment of the intermediate width in elements, at a per-rank `width`.
+    pub(super) fn width_align(&self, width: u64) -> Result<Aligned, PlanError> {
+        if let Some([n, _]) = self.cheapest(width)? {
+            return Ok(Aligned {
+                size: n,
+                otherwise: Vec::new(),
+            });
+        }
+        let (taken, open) = self.choose(&self.rule.intermediate, width);
+        let mut otherwise = Vec::new();
+        for granule in open {
+            otherwise.push((self.elements(granule)?, granule.when.asks()));
+        }
+        Ok(Aligned {
+            size: taken.map_or(Ok(1), |g| self.elements(g))?,
+            otherwise,
+        })
+    }
+
+    /// The padded hidden size, at a per-rank `width`.
+    pub(super) fn hidden(
+        &self,
+        width: u64,
+        found: &mut Vec<Violation>,
+    ) -> Result<Aligned, PlanError> {
+        let hidden = self.layer.hidden;
+        if let Some([_, h]) = self.cheapest(width)? {
+            return Ok(Aligned {
+                size: padded("hidden", hidden, h)?,
+                otherwise: Vec::new(),
+            });
+        }
+        let (taken, open) = self.choose(&self.rule.hidden, width);
+        let mut size = hidden;
+        if let Some(granule) = taken {
+            size = self.hidden_under(granule)?;
+            if let Some(&last) = granule.next.last()
+                && hidden > last
+            {
+                found.push(Violation {
+                    code: "PP128",
+                    axis: "hidden",
+                    value: hidden,
+                    unit: Unit::Elements,
+                    granule: last,
+                    message: format!("{hidden} is above {last}, the largest hidden size there is"),
+                    effect: Effect::Refused,
+                });
+            }
+        }
+        let mut otherwise = Vec::new();
+        for granule in open {
+            otherwise.push((self.hidden_under(granule)?, granule.when.asks()));
+        }
+        Ok(Aligned { size, otherwise })
+    }
+
+    fn hidden_under(&self, granule: &Granule) -> Result<u64, PlanError> {
+        let hidden = self.layer.hidden;
+        let listed = granule.next.iter().copied().find(|&n| n >= hidden);
+        padded("hidden", listed.unwrap_or(hidden), self.elements(granule)?)
+    }
+
+    /// The tokens' padded number.
+    pub(super) fn tokens(&self, width: u64) -> Result<u64, PlanError> {
+        let (taken, _) = self.choose(&self.rule.tokens, width);
+        let align = taken.map_or(Ok(1), |g| self.elements(g))?;
+        padded("tokens", self.layer.tokens, align)
+    }
+
+    /// The pair of alignments with the least padded area, the first of equals.
+    fn cheapest(&self, width: u64) -> Result<Option<[u64; 2]>, PlanError> {
+        let mut best: Option<(u64, [u64; 2])> = None;
+        for &[n, h] in &self.rule.cheapest {
+            let sides = [
+                padded("width", width, n)?,
+                padded("hidden", self.layer.hidden, h)?,
+            ];
+            let area = product("padded area", &sides)?;
+            if best.is_none_or(|(least, _)| area < least) {
+                best = Some((area, [n, h]));
+            }
+        }
+        Ok(best.map(|(_, pair)| pair))
+    }
+}
+
+/// Whether a rule is for a layer on these ranks, as far as config and command line tell.
+pub fn concerns(rule: &Rule, layer: &LayerSpec, parallel: Parallel) -> bool {
+    if rule.when == Condition::default() {
+        return true;
+    }
+    let shard_ranks = match layer.kind {
+        LayerKind::Routed | LayerKind::Draft => parallel.tp / parallel.ep.max(1),
+        LayerKind::Shared | LayerKind::Dense => parallel.tp,
+    }
+    .max(1);
+    let facts = Facts {
+        layer,
+        rule,
+        env: &[],
+        shard_ranks,
+        groups: parallel.tp / shard_ranks,
+        packed: layer.weight.element().bits() == 4,
+    };
+    facts.holds(&rule.when, layer.intermediate.div_ceil(shard_ranks)) != Truth::No
+}
+
+/// Says in a plan that its rule was not read at the version asked about.
+pub fn unread_version(plan: &mut Plan, rule: &Rule, version: &str) {
+    plan.violations.push(Violation {
+        code: "PP124",
+        axis: "unread",
+        value: 1,
+        unit: Unit::Versions,
+        granule: 0,
+        message: format!(
+            "the rule was read at {}; what {version} does was not read",
+            rule.version
+        ),
+        effect: Effect::Unknown,
+    });
+    plan.fit = plan.fit.max(Fit::Unknown);
+}
+
+/// An open fact that would give an axis another size.
+pub(super) fn open_choice(axis: &'static str, planned: u64, other: u64, asks: &str) -> Violation {
+    Violation {
+        code: "PP119",
+        axis,
+        value: planned,
+        unit: Unit::Elements,
+        granule: 0,
+        message: format!("padded to {other} instead of {planned} if {asks}, which no config tells"),
+        effect: Effect::Unknown,
+    }
+}

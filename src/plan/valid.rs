@@ -1,0 +1,74 @@
+//! What a kernel is told at run time, and so multiplies (facts/upstream-padding.md 3.1 V-14).
+
+use super::arith::round_up;
+use super::conditions::{Facts, Truth};
+use super::{Effect, Plan, Unit, Violation};
+use crate::rule::{Rounding, Valid};
+
+impl Facts<'_> {
+    /// Sets the computed sizes of `plan` and says where they cut real channels.
+    pub(super) fn valid_sizes(&self, plan: &mut Plan, found: &mut Vec<Violation>) {
+        let Some(valid) = self
+            .rule
+            .valid
+            .iter()
+            .find(|v| self.holds(&v.when, plan.width) == Truth::Yes)
+        else {
+            return;
+        };
+        let (width, hidden) = (plan.width, plan.dims.h);
+        plan.width_computed = computed(valid, valid.intermediate, width, plan.width_padded);
+        plan.hidden_computed = computed(valid, valid.hidden, hidden, plan.hidden_padded);
+        let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(0);
+        for (axis, real, told) in [
+            ("intermediate", fullest, plan.width_computed),
+            ("hidden", hidden, plan.hidden_computed),
+        ] {
+            if told < real {
+                found.push(Violation {
+                    code: "PP125",
+                    axis,
+                    value: told,
+                    unit: Unit::Elements,
+                    granule: real,
+                    message: format!(
+                        "the kernel is told to compute {told}, though a rank holds {real} real ones"
+                    ),
+                    effect: Effect::Wrong,
+                });
+            }
+        }
+        let rounded = valid.hidden.and_then(|unit| round_up(hidden, unit));
+        if let (true, Some(rounded)) = (valid.rounding == Rounding::Up, rounded) {
+            let misses =
+                rounded > plan.hidden_padded || (valid.exact && rounded != plan.hidden_padded);
+            if misses {
+                let must = if valid.exact { "be" } else { "be within" };
+                found.push(Violation {
+                    code: "PP125",
+                    axis: "hidden",
+                    value: rounded,
+                    unit: Unit::Elements,
+                    granule: plan.hidden_padded,
+                    message: format!(
+                        "the valid hidden size {hidden} rounds up to {rounded}, which must {must} the padded {}",
+                        plan.hidden_padded
+                    ),
+                    effect: Effect::Refused,
+                });
+            }
+        }
+    }
+}
+
+/// The size that is multiplied, of `padded` elements of which `real` are real.
+fn computed(valid: &Valid, unit: Option<u64>, real: u64, padded: u64) -> u64 {
+    let Some(unit) = unit else { return padded };
+    match valid.rounding {
+        Rounding::Up => round_up(real, unit).map_or(padded, |up| up.min(padded)),
+        Rounding::PadDown => {
+            let pad = padded.saturating_sub(real) / unit * unit;
+            padded.saturating_sub(if valid.doubled { 2 * pad } else { pad })
+        }
+    }
+}

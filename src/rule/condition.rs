@@ -1,0 +1,154 @@
+//! When a part of a rule applies, and the alignments, refusals and limits that depend on it
+//! (facts/upstream-padding.md 5, fields 2 and 12).
+//!
+//! It must not evaluate them: that is `plan`. Layer 2.
+
+use crate::terms::{Activation, WeightFormat};
+use serde::Deserialize;
+
+/// When a granule, refusal or whole rule applies; an absent key always holds. Sizes are elements.
+///
+/// `per-token`, `arch` and `option` are facts of a run that no config tells: where they would
+/// change the plan it is `unknown`, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Condition {
+    /// Gated or not.
+    pub gated: Option<bool>,
+    /// One of these activations.
+    pub activations: Vec<Activation>,
+    /// One of these weight formats.
+    pub formats: Vec<WeightFormat>,
+    /// The projections carry biases, or not.
+    pub bias: Option<bool>,
+    /// More than one rank share the intermediate axis, or one holds it all.
+    pub sharded: Option<bool>,
+    /// Experts are spread over several groups, or not.
+    pub spread: Option<bool>,
+    /// The per-rank width, unpadded, is at least this.
+    pub width_min: Option<u64>,
+    /// The per-rank width, unpadded, is at most this.
+    pub width_max: Option<u64>,
+    /// The per-rank width, unpadded, is not a multiple of this.
+    pub width_not_multiple: Option<u64>,
+    /// The hidden size is at least this.
+    pub hidden_min: Option<u64>,
+    /// The hidden size is at most this.
+    pub hidden_max: Option<u64>,
+    /// The hidden size is not a multiple of this.
+    pub hidden_not_multiple: Option<u64>,
+    /// This environment variable is set to a true value.
+    pub env: Option<String>,
+    /// Activations carry one scale per token, or do not.
+    pub per_token: Option<bool>,
+    /// One of these architectures.
+    pub arch: Vec<String>,
+    /// A choice made at run time, in words that complete "if".
+    pub option: Option<String>,
+}
+
+impl Condition {
+    /// The facts of a run that it asks for, as a clause: "activations have one scale per token".
+    pub fn asks(&self) -> String {
+        let mut asked = Vec::new();
+        match self.per_token {
+            Some(true) => asked.push("activations have one scale per token".to_owned()),
+            Some(false) => asked.push("activations have no scale per token".to_owned()),
+            None => {}
+        }
+        if !self.arch.is_empty() {
+            asked.push(format!("the device is {}", self.arch.join(" or ")));
+        }
+        asked.extend(self.option.clone());
+        asked.join(" and ")
+    }
+}
+
+/// What a granule counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GranuleUnit {
+    /// Logical elements.
+    #[default]
+    Elements,
+    /// Units of the stored parameter: bytes when two elements share a byte, else elements.
+    Stored,
+    /// Bytes.
+    Bytes,
+}
+
+/// An alignment of one axis.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Granule {
+    /// Multiple to round up to.
+    #[serde(default = "one")]
+    pub align: u64,
+    /// What `align` counts.
+    #[serde(default)]
+    pub unit: GranuleUnit,
+    /// `align` becomes its least common multiple with the format's scale group along K.
+    #[serde(default)]
+    pub group: bool,
+    /// The only sizes there are, in elements, rising: the next one is taken and then aligned
+    /// (hidden size only).
+    #[serde(default)]
+    pub next: Vec<u64>,
+    /// When it applies; the first entry whose condition holds is used.
+    #[serde(default)]
+    pub when: Condition,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Granule {
+    /// Always this many elements.
+    pub fn elements(align: u64) -> Self {
+        Granule {
+            align,
+            unit: GranuleUnit::Elements,
+            group: false,
+            next: Vec::new(),
+            when: Condition::default(),
+        }
+    }
+}
+
+/// What a refusal makes of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Runs on a slower path.
+    Slow,
+    /// Does not start.
+    Refused,
+    /// Starts and computes something else.
+    Wrong,
+    /// Not known.
+    Unknown,
+}
+
+/// A condition under which the backend refuses, slows down or goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Refusal {
+    /// When.
+    pub when: Condition,
+    /// What then.
+    pub verdict: Verdict,
+    /// Why, as a clause.
+    pub why: String,
+}
+
+/// A limit on the tokens of one batch: it changes from step to step, so it is told beside the
+/// verdict and does not change it (facts/reports.md B98).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Limit {
+    /// Fewest tokens of an expert's batch.
+    pub tokens_min: u64,
+    /// What happens below, as a clause.
+    pub why: String,
+}

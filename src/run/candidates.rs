@@ -1,0 +1,162 @@
+//! Chooses the rules that a query plans for one part of a model.
+//!
+//! It must not plan. Layer 9.
+
+use super::survey::{Query, SurveyError};
+use crate::model::Model;
+use crate::plan::{LayerSpec, concerns};
+use crate::rule::{Held, Rule, Rules, Status};
+use crate::terms::nearest;
+use std::borrow::Cow;
+
+/// A rule, and the version it was asked about where nothing was read of that.
+pub(super) type Candidate<'q> = (&'q Rule, Option<&'q str>);
+
+/// The rules that names, backend and architecture leave, current ones first.
+pub(super) fn candidates<'q>(
+    rules: &'q Rules,
+    query: &Query<'_>,
+) -> Result<Vec<&'q Rule>, SurveyError> {
+    if let Some(given) = query.backend {
+        let known = distinct(rules.iter().map(|r| r.backend.as_str()));
+        if !known.contains(&given) {
+            return Err(SurveyError::Backend {
+                given: given.to_owned(),
+                hint: hint(given, &known),
+                known: known.join(", "),
+            });
+        }
+    }
+    if let Some(given) = query.arch {
+        let all = rules.iter().flat_map(|r| r.arch.iter());
+        let known = distinct(all.map(String::as_str));
+        if !known.contains(&given) {
+            return Err(SurveyError::Arch {
+                given: given.to_owned(),
+                known: known.join(", "),
+            });
+        }
+    }
+    let mut found = match query.rule {
+        Some(pattern) => rules.matching(pattern)?,
+        None => rules.iter().collect(),
+    };
+    found.retain(|rule| query.backend.is_none_or(|b| b == rule.backend));
+    if let (true, Some(rule), Some(backend)) = (found.is_empty(), query.rule, query.backend) {
+        return Err(SurveyError::Disjoint {
+            rule: rule.to_owned(),
+            backend: backend.to_owned(),
+        });
+    }
+    found.retain(|rule| {
+        let on = |arch: &str| rule.arch.is_empty() || rule.arch.iter().any(|a| a == arch);
+        let shipped = rule.status == Status::Current || !query.versions.is_empty();
+        query.arch.is_none_or(on) && (query.all || shipped)
+    });
+    found.sort_by_key(|rule| rule.status);
+    Ok(found)
+}
+
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut known: Vec<&str> = words.collect();
+    known.sort_unstable();
+    known.dedup();
+    known
+}
+
+fn hint(given: &str, known: &[&str]) -> String {
+    nearest(given, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
+}
+
+/// The rules that hold at the versions asked for, or of which that is not known.
+pub(super) fn at_versions<'q>(
+    found: Vec<&'q Rule>,
+    query: &Query<'q>,
+) -> Result<Vec<Candidate<'q>>, SurveyError> {
+    let stacks = distinct(found.iter().map(|r| r.stack.as_str()));
+    let mut asked: Vec<(&str, &str)> = Vec::new();
+    for one in query.versions {
+        let why = match (one.stack.as_deref(), stacks.as_slice()) {
+            (Some(stack), all) if all.contains(&stack) => {
+                asked.push((stack, &one.version));
+                continue;
+            }
+            (None, [only]) => {
+                asked.push((only, &one.version));
+                continue;
+            }
+            (Some(stack), all) => format!("no chosen rule is of {stack}{}", hint(stack, all)),
+            (None, all) => format!("say of which stack, as STACK=VERSION: {}", all.join(", ")),
+        };
+        let stack = one
+            .stack
+            .as_ref()
+            .map_or(String::new(), |s| format!("{s}="));
+        return Err(SurveyError::Version {
+            given: format!("{stack}{}", one.version),
+            why,
+        });
+    }
+    let kept = found.into_iter().filter_map(|rule| {
+        let exact = query.rule == Some(rule.id.as_str());
+        let shipped = query.all || rule.status == Status::Current;
+        let Some(&(_, version)) = asked.iter().find(|(stack, _)| *stack == rule.stack) else {
+            return shipped.then_some((rule, None));
+        };
+        match rule.held_at(version) {
+            // What code should do, no version does.
+            Held::Yes if rule.status != Status::Proposed || exact => Some((rule, None)),
+            Held::Unread if rule.status == Status::Current || exact => Some((rule, Some(version))),
+            Held::Yes | Held::No | Held::Unread => None,
+        }
+    });
+    Ok(kept.collect())
+}
+
+/// The rule as it is on one architecture.
+pub(super) fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
+    match arch {
+        Some(arch) if rule.arch != [arch] => {
+            let mut narrowed = rule.clone();
+            narrowed.arch = vec![arch.to_owned()];
+            Cow::Owned(narrowed)
+        }
+        _ => Cow::Borrowed(rule),
+    }
+}
+
+/// The candidates that are planned for one part: those that take its kind and format, the
+/// checkpoint's method and a layer like it. A rule named exactly is planned whatever the format,
+/// and so is a pattern that would else plan nothing: the plan then says what is not the rule's.
+pub(super) fn chosen<'q>(
+    candidates: &[Candidate<'q>],
+    parts: &[LayerSpec],
+    part: &LayerSpec,
+    model: &Model,
+    query: &Query<'_>,
+) -> Vec<Candidate<'q>> {
+    let method = model.quant.method.replace('_', "-");
+    let of_method = |rule: &Rule| {
+        let mut methods = rule.methods.iter().map(|m| m.replace('_', "-"));
+        method == "none" || rule.methods.is_empty() || methods.any(|m| m == method)
+    };
+    let takes = |rule: &Rule, part: &LayerSpec| {
+        rule.layers.contains(&part.kind.follows())
+            && rule.formats.contains(&part.weight)
+            && of_method(rule)
+            && concerns(rule, part, query.parallel)
+    };
+    let any = candidates
+        .iter()
+        .any(|(rule, _)| parts.iter().any(|part| takes(rule, part)));
+    let first = parts.first().map(|p| p.kind);
+    let named = query.rule.is_some() && !any && first == Some(part.kind);
+    candidates
+        .iter()
+        .copied()
+        .filter(|(rule, _)| {
+            let exact = query.rule == Some(rule.id.as_str());
+            takes(rule, part) || (exact && rule.layers.contains(&part.kind.follows())) || named
+        })
+        .collect()
+}

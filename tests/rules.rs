@@ -1,0 +1,142 @@
+//! Goal: a rule is one entry of one file, every row of the survey is in one, and each entry can be
+//! read as data. Method: the folder of rule files against what the program ships.
+
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+
+use padproof::rule::{Release, Rules, Status, Verdict};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn folder() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rule/data");
+    let files = std::fs::read_dir(root).expect("the folder of rule files");
+    let mut all: Vec<(String, String)> = files
+        .map(|file| {
+            let file = file.expect("readable").path();
+            let name = file
+                .file_name()
+                .expect("named")
+                .to_string_lossy()
+                .into_owned();
+            (name, std::fs::read_to_string(&file).expect("text"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn every_file_of_the_folder_is_shipped_and_holds_one_stack() {
+    let mut entries = 0;
+    for (name, text) in folder() {
+        let rules = Rules::parse(&text, &name).unwrap_or_else(|e| panic!("{e}"));
+        let stack = name
+            .strip_suffix(".toml")
+            .expect("only rule files are there");
+        for rule in rules.iter() {
+            assert_eq!(rule.stack, stack, "{}", rule.id);
+            assert_eq!(Rules::builtin().get(&rule.id).ok(), Some(rule));
+            entries += 1;
+        }
+    }
+    assert_eq!(entries, Rules::builtin().iter().count());
+    assert!(entries > 120, "{entries}");
+}
+
+/// Ids of the rows of facts/upstream-padding.md 1.1 to 1.7, as (prefix, last number).
+const ROWS: &[(&str, u32)] = &[
+    ("S", 26),
+    ("A", 9),
+    ("V", 19),
+    ("F", 8),
+    ("AI", 5),
+    ("T", 10),
+    ("D", 4),
+    ("K", 2),
+    ("H", 2),
+];
+
+#[test]
+fn every_row_of_the_survey_is_cited_and_no_other() {
+    let wanted: BTreeSet<String> = ROWS
+        .iter()
+        .flat_map(|(prefix, last)| (1..=*last).map(move |n| format!("{prefix}{n}")))
+        .collect();
+    let path = "../shared/facts/upstream-padding.md";
+    match std::fs::read_to_string(path) {
+        Err(e) => println!("skipped the comparison with {path}: {e}"),
+        Ok(text) => {
+            let section = text.split("\n## 2.").next().unwrap_or_default();
+            let told: BTreeSet<String> = section
+                .lines()
+                .filter_map(|line| line.strip_prefix("| ")?.split(' ').next())
+                .filter(|word| wanted.contains(*word) || row_like(word))
+                .map(str::to_owned)
+                .collect();
+            assert_eq!(told, wanted, "the survey's rows");
+        }
+    }
+    let mut cited = BTreeSet::new();
+    for rule in Rules::builtin().iter() {
+        // Findings of facts/peers.md are F1 to F15 too.
+        for part in rule.source.split(';').filter(|p| !p.contains("peers.md")) {
+            let words = part.split(|c: char| !c.is_ascii_alphanumeric());
+            cited.extend(words.filter(|w| row_like(w)).map(str::to_owned));
+        }
+    }
+    let missing: Vec<_> = wanted.difference(&cited).collect();
+    assert!(missing.is_empty(), "no rule cites {missing:?}");
+    for known in cited.difference(&wanted) {
+        assert!(
+            ["B", "M", "SM", "W"].iter().any(|p| known.starts_with(p)),
+            "{known} is no row"
+        );
+    }
+}
+
+/// One or two capitals and then digits.
+fn row_like(word: &str) -> bool {
+    let capitals = word.bytes().take_while(u8::is_ascii_uppercase).count();
+    let digits = &word[capitals..];
+    (1..=2).contains(&capitals)
+        && !word.starts_with("FP")
+        && (1..=2).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[test]
+fn what_is_wrong_or_open_says_why() {
+    for rule in Rules::builtin().iter() {
+        for refusal in &rule.refuse {
+            assert!(refusal.why.len() > 12, "{}: {}", rule.id, refusal.why);
+            let unread = refusal.why.contains("not read")
+                || refusal.why.contains("later")
+                || refusal.why.contains("where ");
+            assert!(
+                refusal.verdict != Verdict::Unknown || unread,
+                "{}: {}",
+                rule.id,
+                refusal.why
+            );
+        }
+        let dated = rule.until.is_some() || rule.version.contains(',') || rule.wrong.is_some();
+        assert!(rule.status != Status::Historical || dated, "{}", rule.id);
+        assert!(
+            !rule.version.is_empty() && rule.source.len() > 10,
+            "{}",
+            rule.id
+        );
+    }
+}
+
+#[test]
+fn the_newest_release_of_a_stack_is_one() {
+    for (name, text) in folder() {
+        let rules = Rules::parse(&text, &name).unwrap_or_else(|e| panic!("{e}"));
+        let current = rules.iter().filter(|r| r.status == Status::Current);
+        let read: BTreeSet<_> = current
+            .filter_map(|r| Release::parse(&r.version).map(|_| r.version.clone()))
+            .collect();
+        assert!(read.len() <= 1, "{name}: {read:?}");
+    }
+}
