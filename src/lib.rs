@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod case;
+pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;

@@ -52,6 +52,7 @@ pub fn audit(plan: &Plan, logical: &Logical, packed: &PackedInputs) -> Result<Au
                 pad_code: pad_code(plan, role),
                 bytes: tensor.bytes(),
                 source: Some(source.bytes()),
+                first: (0, 0),
             };
             tensor_audit.run(&mut audit);
         }
@@ -78,23 +79,26 @@ pub fn audit_bytes(
         pad_code: pad_code(plan, role),
         bytes,
         source: None,
+        first: (0, 0),
     };
     tensor_audit.run(&mut audit);
     Ok(audit)
 }
 
 /// One tensor's bytes under judgement.
-struct TensorAudit<'a> {
-    map: &'a Map,
-    rank: usize,
-    pad_code: u32,
-    bytes: &'a [u8],
+pub(super) struct TensorAudit<'a> {
+    pub(super) map: &'a Map,
+    pub(super) rank: usize,
+    pub(super) pad_code: u32,
+    pub(super) bytes: &'a [u8],
     /// The whole logical tensor, if elements are to be compared.
-    source: Option<&'a [u8]>,
+    pub(super) source: Option<&'a [u8]>,
+    /// What number the first expert of the bytes has: in the rank's tensor, and in the layer.
+    pub(super) first: (usize, usize),
 }
 
 impl TensorAudit<'_> {
-    fn run(&self, audit: &mut Audit) {
+    pub(super) fn run(&self, audit: &mut Audit) {
         let map = self.map;
         if self.bytes.len() != map.bytes() {
             audit.report(Difference {
@@ -244,10 +248,13 @@ impl TensorAudit<'_> {
         wanted: u32,
         actual: u32,
     ) {
+        let (held, whole) = self.first;
+        let moved = |(e, r, c): Place3, by| (e + by, r, c);
+        let expert_bytes = self.map.grid.rows * self.map.grid.cols * self.map.grid.bits / 8;
         audit.report(Difference {
-            physical: Some(physical),
-            logical,
-            byte: at.byte,
+            physical: Some(moved(physical, held)),
+            logical: logical.map(|place| moved(place, whole)),
+            byte: at.byte + held * expert_bytes,
             wanted: u64::from(wanted),
             actual: u64::from(actual),
             ..Difference::of_tensor(self.map.role.name(), Some(self.rank), fault)
@@ -362,7 +369,11 @@ fn input(plan: &Plan, x: &Tensor, padded: &Tensor, audit: &mut Audit) -> Result<
     Ok(())
 }
 
-fn expect_size(tensor: &'static str, wanted: usize, actual: usize) -> Result<(), LayoutError> {
+pub(super) fn expect_size(
+    tensor: &'static str,
+    wanted: usize,
+    actual: usize,
+) -> Result<(), LayoutError> {
     if wanted == actual {
         return Ok(());
     }
@@ -374,6 +385,6 @@ fn expect_size(tensor: &'static str, wanted: usize, actual: usize) -> Result<(),
     })
 }
 
-fn count(n: usize) -> u64 {
+pub(super) fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }

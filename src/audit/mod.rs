@@ -1,12 +1,19 @@
-//! Holds bytes against a plan: every stored byte is a logical element in its place, or inert.
+//! Holds bytes against a plan: every stored byte is a logical element in its place, or inert; and
+//! names the fault by the mutant that explains it.
 //!
 //! It must not run a model. Layer 7.
 
 mod check;
+mod diagnose;
+mod error;
+mod files;
 mod types;
 
 #[cfg(test)]
 mod tests;
 
 pub use check::{audit, audit_bytes};
-pub use types::{Audit, Difference, Fault};
+pub use diagnose::{Diagnosis, diagnose};
+pub use error::AuditError;
+pub use files::{audit_files, layer_shape};
+pub use types::{Audit, Audited, Difference, Fault, Region};

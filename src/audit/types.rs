@@ -1,5 +1,6 @@
 //! What an audit found.
 
+use super::Diagnosis;
 use crate::layout::Place3;
 use std::fmt;
 
@@ -108,6 +109,17 @@ impl fmt::Display for Difference {
     }
 }
 
+/// How often a tensor shows a fault, on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// The tensor's name.
+    pub tensor: &'static str,
+    /// The fault.
+    pub fault: Fault,
+    /// How often.
+    pub count: u64,
+}
+
 /// The answer of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
@@ -121,6 +133,8 @@ pub struct Audit {
     pub minus_zero_pads: u64,
     /// Differences in all.
     pub differing: u64,
+    /// The same by tensor and fault, in the order found.
+    pub regions: Vec<Region>,
     /// The first ten.
     pub first: Vec<Difference>,
 }
@@ -133,8 +147,45 @@ impl Audit {
 
     pub(super) fn report(&mut self, difference: Difference) {
         self.differing += 1;
+        let (tensor, fault) = (difference.tensor, difference.fault);
+        let mut regions = self.regions.iter_mut();
+        match regions.find(|r| (r.tensor, r.fault) == (tensor, fault)) {
+            Some(region) => region.count += 1,
+            None => self.regions.push(Region {
+                tensor,
+                fault,
+                count: 1,
+            }),
+        }
         if self.first.len() < KEPT {
             self.first.push(difference);
         }
     }
+}
+
+/// An audit of files, with what it was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audited {
+    /// The checkpoint.
+    pub before: String,
+    /// The padded parameters.
+    pub after: String,
+    /// What the names of the layer's tensors begin with.
+    pub prefix: String,
+    /// The layer's number, if names say one.
+    pub layer: Option<u64>,
+    /// The rule's id, or `spelled`.
+    pub rule: String,
+    /// Tensor-parallel ranks in all.
+    pub tp: u64,
+    /// Expert-parallel groups.
+    pub ep: u64,
+    /// The ranks that were there to audit.
+    pub ranks: Vec<usize>,
+    /// What was found.
+    pub audit: Audit,
+    /// What explains it, best first.
+    pub diagnoses: Vec<Diagnosis>,
+    /// What was left out, one sentence each.
+    pub notes: Vec<String>,
 }

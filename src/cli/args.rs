@@ -38,6 +38,8 @@ pub(super) enum Color {
 pub(super) enum Command {
     /// Says before launch what every rule makes of a model: verdicts, sizes, cost, advice
     Plan(PlanArgs),
+    /// Accounts for every byte of padded parameters after loading, and names the fault
+    Audit(AuditArgs),
     /// Says what changed between two saved tables of plans
     Diff(DiffArgs),
     /// Runs suites, cases and random draws; alone, the smoke suite and 64 random cases
@@ -112,6 +114,52 @@ pub(super) enum PlanFormat {
     Markdown,
     /// For spreadsheets: one row a plan.
     Csv,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AuditArgs {
+    /// The checkpoint: a directory with its config.json, or a safetensors file
+    #[arg(value_name = "BEFORE")]
+    pub(super) before: PathBuf,
+    /// The padded parameters as an engine holds them: a safetensors file (see docs/audit.md)
+    #[arg(value_name = "AFTER")]
+    pub(super) after: PathBuf,
+    /// The rule that padded them (see `padproof list rules`)
+    #[arg(long, value_name = "ID", required_unless_present = "layout")]
+    pub(super) rule: Option<String>,
+    /// A scheme in place of a rule, in the words of a case line: pad=i128,order=up-gate
+    #[arg(long, value_name = "SCHEME", conflicts_with = "rule")]
+    pub(super) layout: Option<String>,
+    /// A rule file to load beside the shipped ones
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
+    /// The model, if no config.json lies beside BEFORE: a config file, a directory or a built-in name
+    #[arg(long, value_name = "CONFIG_OR_NAME")]
+    pub(super) model: Option<String>,
+    /// Tensor-parallel ranks in all; AFTER's own `tp`, else 1, if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    pub(super) tp: Option<u64>,
+    /// Expert-parallel groups; divides TP
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    pub(super) ep: u64,
+    /// The rank whose parameters AFTER holds, where neither its names nor its own `rank` say so
+    #[arg(long, value_name = "R")]
+    pub(super) rank: Option<usize>,
+    /// The layer; the one that AFTER names, else the first with experts, if left out
+    #[arg(long, value_name = "L")]
+    pub(super) layer: Option<u64>,
+    /// Format of the output
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(super) format: AuditFormat,
+}
+
+/// Formats of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum AuditFormat {
+    /// For people.
+    Human,
+    /// For programs.
+    Json,
 }
 
 #[derive(Debug, Args)]

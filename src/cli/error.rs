@@ -2,7 +2,9 @@
 //!
 //! It must not print. Layer 11.
 
+use crate::audit::AuditError;
 use crate::case::ParseError;
+use crate::checkpoint::CheckpointError;
 use crate::model::ModelError;
 use crate::plan::PlanError;
 use crate::rule::RuleError;
@@ -21,6 +23,10 @@ pub(super) enum CliError {
     Survey(#[from] SurveyError),
     #[error(transparent)]
     Table(#[from] TableError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     #[error("case: {0}")]
     Plan(#[from] PlanError),
     #[error("case: {0}")]

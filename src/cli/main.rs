@@ -6,7 +6,7 @@ use super::args::{Arguments, Color, Command};
 use super::environment::Environment;
 use super::error::CliError;
 use super::output::{complain, stdout};
-use super::{check, diff, doctor, explain, list, plan, run, show};
+use super::{audit, check, diff, doctor, explain, list, plan, run, show};
 use crate::run::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -47,6 +47,7 @@ fn dispatch(
 ) -> Result<ExitCode, CliError> {
     match command {
         Command::Plan(args) => plan::plan(args, environment, out),
+        Command::Audit(args) => audit::audit(args, out),
         Command::Diff(args) => diff::diff(args, environment, out),
         Command::Run(args) if args.mutants => run::mutants(args, out),
         Command::Run(args) => run::run(args, color, environment),

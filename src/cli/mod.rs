@@ -3,6 +3,7 @@
 //! It must not contain checks. Layer 11.
 
 mod args;
+mod audit;
 mod check;
 mod diff;
 mod doctor;

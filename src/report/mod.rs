@@ -3,6 +3,8 @@
 //! It must not decide verdicts, and writes only to what it is given. Layer 10.
 
 mod advice;
+mod audit_human;
+mod audit_json;
 mod block;
 mod codes;
 mod concise;
@@ -21,6 +23,8 @@ mod table_data;
 mod table_human;
 mod words;
 
+pub use audit_human::audit_human;
+pub use audit_json::audit_json;
 pub use block::finding_block;
 pub use codes::{CODES, CodePage, page_human};
 pub use concise::Concise;

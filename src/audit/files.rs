@@ -1,0 +1,174 @@
+//! The audit of files: one expert after the other, so that a layer of any size fits.
+
+use super::AuditError;
+use super::check::{TensorAudit, count, expect_size};
+use super::types::{Audit, Difference, Fault};
+use crate::checkpoint::{Dump, Layer, LayerShape, Stored};
+use crate::layout::{Map, logical_of, map, pad_code, roles};
+use crate::plan::Plan;
+use crate::tensor::Tensor;
+use crate::terms::Bias;
+use std::ops::Range;
+
+/// What a checkpoint's layer must be like under a plan; `interleaved` says whether the checkpoint
+/// stores gate and up in turn.
+///
+/// # Errors
+/// When a size is no index here.
+pub fn layer_shape(plan: &Plan, interleaved: bool) -> Result<LayerShape, AuditError> {
+    let size = |what, value| usize::try_from(value).map_err(|_| AuditError::Size { what, value });
+    Ok(LayerShape {
+        experts: size("experts", plan.dims.e)?,
+        hidden: size("hidden", plan.dims.h)?,
+        intermediate: size("intermediate", plan.dims.i)?,
+        gated: plan.dims.halves == 2,
+        interleaved,
+        weight: plan.weight,
+        bias: plan.bias == Bias::Both,
+    })
+}
+
+/// One tensor of one rank, of the size the plan says.
+struct Job<'a> {
+    stored: &'a Stored,
+    /// The map of any one of its experts.
+    map: Map,
+    experts: Range<usize>,
+}
+
+/// Holds every byte of a dump against the layer that it was made from.
+///
+/// # Errors
+/// When the plan describes no layout, or a file does not hold.
+pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Audit, AuditError> {
+    let mut audit = Audit::default();
+    let mut jobs = Vec::new();
+    for rank in dump.ranks() {
+        let held: Vec<&Stored> = dump.tensors.iter().filter(|t| t.rank == rank).collect();
+        for stored in &held {
+            if !roles(plan).any(|role| role == stored.role) {
+                let name = stored.role.name();
+                audit.report(Difference::of_tensor(name, Some(rank), Fault::Extra));
+            }
+        }
+        for role in roles(plan) {
+            match held.iter().find(|t| t.role == role) {
+                Some(stored) => jobs.extend(job(plan, dump, stored, &mut audit)?),
+                None => {
+                    let missing = Difference::of_tensor(role.name(), Some(rank), Fault::Missing);
+                    audit.report(missing);
+                }
+            }
+        }
+    }
+    let last = jobs.iter().map(|job| job.experts.end).max().unwrap_or(0);
+    for e in 0..last {
+        if !jobs.iter().any(|job| job.experts.contains(&e)) {
+            continue;
+        }
+        let mut logical = layer.read(e..e + 1)?;
+        logical.x = Tensor::zeroed("x", &[0, 0], 32);
+        for job in jobs.iter().filter(|job| job.experts.contains(&e)) {
+            let role = job.stored.role;
+            let source =
+                logical_of(&logical, role).ok_or(crate::layout::LayoutError::NoTensor {
+                    tensor: role.name(),
+                })?;
+            expect_size(role.name(), job.map.logical_bytes(), source.bytes().len())?;
+            let local = e - job.experts.start;
+            let all = job.experts.len();
+            let bytes = dump.read(job.stored, job.map.dtype, local..local + 1, all)?;
+            let tensor_audit = TensorAudit {
+                map: &job.map,
+                rank: job.stored.rank,
+                pad_code: pad_code(plan, role),
+                bytes: &bytes,
+                source: Some(source.bytes()),
+                first: (local, e),
+            };
+            tensor_audit.run(&mut audit);
+        }
+    }
+    Ok(audit)
+}
+
+/// The job of a tensor; none where its size is another one, which is reported.
+fn job<'a>(
+    plan: &Plan,
+    dump: &Dump<'_>,
+    stored: &'a Stored,
+    audit: &mut Audit,
+) -> Result<Option<Job<'a>>, AuditError> {
+    let experts = experts_of(plan, stored.rank)?;
+    let first = experts.start..experts.start + experts.len().min(1);
+    let map = map(&window(plan, &first)?, stored.role, stored.rank)?;
+    let wanted = count(map.bytes()).saturating_mul(count(experts.len()));
+    let actual = dump.bytes(stored, map.dtype)?;
+    if wanted != actual {
+        audit.report(Difference {
+            wanted,
+            actual,
+            ..Difference::of_tensor(stored.role.name(), Some(stored.rank), Fault::Size)
+        });
+        return Ok(None);
+    }
+    Ok(Some(Job {
+        stored,
+        map,
+        experts,
+    }))
+}
+
+/// The experts that a rank holds.
+pub(super) fn experts_of(plan: &Plan, rank: usize) -> Result<Range<usize>, AuditError> {
+    let share = plan
+        .ranks
+        .get(rank)
+        .ok_or(crate::layout::LayoutError::NoRank {
+            rank,
+            ranks: plan.ranks.len(),
+        })?;
+    let size = |value| {
+        usize::try_from(value).map_err(|_| AuditError::Size {
+            what: "experts",
+            value,
+        })
+    };
+    let start = size(share.expert_start)?;
+    Ok(start..start + size(share.expert_len)?)
+}
+
+/// The plan of some of its experts, and of no token.
+pub(super) fn window(plan: &Plan, experts: &Range<usize>) -> Result<Plan, AuditError> {
+    let mut part = plan.clone();
+    part.dims.t = 0;
+    part.tokens_padded = 0;
+    part.dims.e = count(experts.len());
+    for rank in 0..part.ranks.len() {
+        let held = experts_of(plan, rank)?;
+        let start = held.start.max(experts.start);
+        let end = held.end.min(experts.end).max(start);
+        let share = &mut part.ranks[rank];
+        share.expert_len = count(end - start);
+        share.expert_start = match end > start {
+            true => count(start - experts.start),
+            false => 0,
+        };
+    }
+    Ok(part)
+}
+
+/// Bytes that one expert takes: logical, and stored on all ranks, whose buffers are of one size.
+pub(super) fn expert_bytes(plan: &Plan) -> Result<u64, AuditError> {
+    let held = (0..plan.ranks.len()).find(|&rank| plan.ranks[rank].expert_len > 0);
+    let rank = held.unwrap_or(0);
+    let first = experts_of(plan, rank)?.start;
+    let one = window(plan, &(first..first + 1))?;
+    let mut bytes = 0_u64;
+    for role in roles(plan) {
+        let map = map(&one, role, rank)?;
+        let stored = count(map.bytes()).saturating_mul(count(plan.ranks.len()));
+        bytes = bytes.saturating_add(stored.saturating_add(count(map.logical_bytes())));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,165 @@
+//! The padded parameters of ranks, as an engine holds them after loading.
+
+use super::convert::{codes_in, widened, widened_len};
+use super::error::{CheckpointError, file_error, shown, tensor_error};
+use super::file::count;
+use super::find::layer_of;
+use super::set::Checkpoint;
+use crate::num::Dtype;
+use crate::plan::Role;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// What a role's tensor is called: our word first, then the engines' parameters.
+fn names(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::W13 => &["w13", "w13_weight", "w13_weight_packed"],
+        Role::W2 => &["w2", "w2_weight", "w2_weight_packed"],
+        Role::W13Scale => &["w13_scale", "w13_weight_scale", "w13_weight_scale_inv"],
+        Role::W2Scale => &["w2_scale", "w2_weight_scale", "w2_weight_scale_inv"],
+        Role::W13Global => &["w13_scale_2", "w13_weight_scale_2"],
+        Role::W2Global => &["w2_scale_2", "w2_weight_scale_2"],
+        Role::W13Bias => &["w13_bias", "w13_weight_bias"],
+        Role::W2Bias => &["w2_bias", "w2_weight_bias"],
+    }
+}
+
+/// One padded tensor of one rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The rank.
+    pub rank: usize,
+    /// Which tensor.
+    pub role: Role,
+    /// Its name in the file.
+    pub name: String,
+}
+
+/// A file of padded parameters.
+pub struct Dump<'a> {
+    checkpoint: &'a Checkpoint,
+    /// The tensors, by rank and role.
+    pub tensors: Vec<Stored>,
+    /// Names that mean no tensor of a plan.
+    pub unread: Vec<String>,
+}
+
+impl<'a> Dump<'a> {
+    /// The layers that names in a file speak of.
+    pub fn layers(checkpoint: &Checkpoint) -> BTreeSet<u64> {
+        checkpoint.names().filter_map(layer_of).collect()
+    }
+
+    /// Finds the parameters of a layer: of all ranks where names say the rank (`rank3.w13`), else
+    /// those of `rank`; where both are said, of that rank alone.
+    ///
+    /// # Errors
+    /// When nothing is found, a rank is not below `ranks`, or two names mean one tensor.
+    pub fn find(
+        checkpoint: &'a Checkpoint,
+        layer: Option<u64>,
+        rank: Option<usize>,
+        ranks: usize,
+    ) -> Result<Dump<'a>, CheckpointError> {
+        let mut found: BTreeMap<(usize, Role), String> = BTreeMap::new();
+        let mut unread = Vec::new();
+        for name in checkpoint.names() {
+            let other_layer = layer_of(name).is_some_and(|n| layer.is_some_and(|l| l != n));
+            if other_layer || name.starts_with("before.") {
+                continue;
+            }
+            let last = name.rsplit('.').next().unwrap_or(name);
+            let role = Role::ALL.into_iter().find(|&r| names(r).contains(&last));
+            let Some(role) = role else {
+                unread.push(name.to_owned());
+                continue;
+            };
+            let named = rank_of(name);
+            if rank.is_some() && named.is_some() && named != rank {
+                continue;
+            }
+            let only = (ranks == 1).then_some(0);
+            let at = named.or(rank).or(only).ok_or_else(|| {
+                let why = "neither its name nor --rank says which rank it is of";
+                tensor_error(checkpoint.place(), name, why)
+            })?;
+            if at >= ranks {
+                let why = format!("rank {at} of {ranks}");
+                return Err(tensor_error(checkpoint.place(), name, why));
+            }
+            if let Some(other) = found.insert((at, role), name.to_owned()) {
+                let why = format!("`{}` is the same tensor of rank {at}", shown(&other));
+                return Err(tensor_error(checkpoint.place(), name, why));
+            }
+        }
+        if found.is_empty() {
+            let why = "no tensor is called w13, w13_weight, w2 or the like";
+            return Err(file_error(checkpoint.place(), why));
+        }
+        let stored = |((rank, role), name)| Stored { rank, role, name };
+        Ok(Dump {
+            checkpoint,
+            tensors: found.into_iter().map(stored).collect(),
+            unread,
+        })
+    }
+
+    /// The ranks that tensors are of, in order.
+    pub fn ranks(&self) -> BTreeSet<usize> {
+        self.tensors.iter().map(|t| t.rank).collect()
+    }
+
+    /// Bytes of a tensor whose elements are of `dtype`, bf16 and f16 counted as f32 where that is wanted.
+    ///
+    /// # Errors
+    /// When it is of a type that cannot mean `dtype`.
+    pub fn bytes(&self, stored: &Stored, dtype: Dtype) -> Result<u64, CheckpointError> {
+        let (file, entry) = self.checkpoint.entry(&stored.name)?;
+        if codes_in(dtype, entry.dtype).is_none() {
+            let why = format!("{} where {dtype} is wanted", entry.dtype);
+            return Err(tensor_error(file.name(), &stored.name, why));
+        }
+        Ok(widened_len(dtype, entry.dtype, entry.bytes))
+    }
+
+    /// The bytes of some of the `all` experts that a tensor holds, as the engine has them.
+    ///
+    /// # Errors
+    /// As [`Dump::bytes`], and when its bytes are not a multiple of `all`.
+    pub fn read(
+        &self,
+        stored: &Stored,
+        dtype: Dtype,
+        experts: Range<usize>,
+        all: usize,
+    ) -> Result<Vec<u8>, CheckpointError> {
+        self.bytes(stored, dtype)?;
+        let (file, entry) = self.checkpoint.entry(&stored.name)?;
+        let all = count(all);
+        if all == 0 || !entry.bytes.is_multiple_of(all) || count(experts.end) > all {
+            let why = format!("{} bytes are not those of {all} experts", entry.bytes);
+            return Err(tensor_error(file.name(), &stored.name, why));
+        }
+        let slab = entry.bytes / all;
+        let part = count(experts.start) * slab..count(experts.end) * slab;
+        let bytes = file.data(&stored.name, part)?;
+        Ok(widened(dtype, entry.dtype, bytes))
+    }
+}
+
+/// The rank that a name says: a part `rank3`, `tp3`, or `rank` followed by `3`.
+fn rank_of(name: &str) -> Option<usize> {
+    let mut parts = name.split('.').peekable();
+    while let Some(part) = parts.next() {
+        let number = match part {
+            "rank" => parts.peek().copied(),
+            _ => ["rank", "tp"]
+                .iter()
+                .find_map(|word| part.strip_prefix(word)),
+        };
+        if let Some(rank) = number.and_then(|n| n.trim_start_matches('_').parse().ok()) {
+            return Some(rank);
+        }
+    }
+    None
+}

@@ -1,0 +1,211 @@
+//! Finds the tensors of one layer by their names (facts/peers.md 5, "Checkpoint names").
+//!
+//! It must not read data. Layer 4.
+
+use super::error::{CheckpointError, shown};
+use super::set::Checkpoint;
+use std::collections::BTreeMap;
+
+/// Names of the projections, first ones then second, by family: with a gate, without, and fused.
+type Names = (&'static [&'static str], &'static str);
+const GATED: &[Names] = &[
+    (&["gate_proj", "up_proj"], "down_proj"),
+    (&["w1", "w3"], "w2"),
+    (&["fc1", "fc3"], "fc2"),
+];
+const UNGATED: &[Names] = &[
+    (&["up_proj"], "down_proj"),
+    (&["w1"], "w2"),
+    (&["fc1"], "fc2"),
+];
+const FUSED: &[Names] = &[(&["gate_up_proj"], "down_proj"), (&["w13"], "w2")];
+const FUSED_UNGATED: &[Names] = &[(&["up_proj"], "down_proj"), (&["w13"], "w2")];
+
+/// What a tensor beside a projection holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Weight,
+    Scale,
+    Global,
+    Bias,
+}
+
+impl Kind {
+    /// What follows a projection's name, in a tensor of one expert and in one of all experts.
+    fn suffixes(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Kind::Weight => (
+                &[".weight", ".weight_packed"],
+                &[
+                    "",
+                    "_weight",
+                    ".weight",
+                    "_blocks",
+                    "_packed",
+                    "_weight_packed",
+                ],
+            ),
+            Kind::Scale => (
+                &[".weight_scale_inv", ".weight_scale", ".scale"],
+                &[
+                    "_scale",
+                    "_scales",
+                    "_scale_inv",
+                    "_weight_scale",
+                    "_weight_scale_inv",
+                    ".weight_scale",
+                    ".weight_scale_inv",
+                ],
+            ),
+            Kind::Global => (
+                &[".weight_scale_2", DIVISOR],
+                &[
+                    "_scale_2",
+                    "_weight_scale_2",
+                    ".weight_scale_2",
+                    DIVISOR_FUSED,
+                ],
+            ),
+            Kind::Bias => (&[".bias"], &["_bias", ".bias"]),
+        }
+    }
+}
+
+/// compressed-tensors divides by its second-level scale; all others multiply.
+const DIVISOR: &str = ".weight_global_scale";
+const DIVISOR_FUSED: &str = "_weight_global_scale";
+
+/// Where the tensors of a layer's experts are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Family {
+    /// What every name begins with.
+    pub(super) prefix: String,
+    /// Number of the layer, if names say one.
+    pub(super) layer: Option<u64>,
+    /// Whether a tensor holds all experts.
+    pub(super) fused: bool,
+    /// First projections: gate and up, one of both, or the only one.
+    pub(super) first: &'static [&'static str],
+    /// Second projection.
+    pub(super) second: &'static str,
+}
+
+impl Family {
+    /// A tensor's name; `expert` says whose where tensors hold one expert.
+    pub(super) fn name(&self, projection: &str, suffix: &str, expert: usize) -> String {
+        match self.fused {
+            true => format!("{}{projection}{suffix}", self.prefix),
+            false => format!("{}{expert}.{projection}{suffix}", self.prefix),
+        }
+    }
+
+    /// The suffix under which a kind of tensor lies beside a projection, and whether it divides.
+    pub(super) fn suffix(
+        &self,
+        checkpoint: &Checkpoint,
+        projection: &str,
+        kind: Kind,
+    ) -> Result<(&'static str, bool), CheckpointError> {
+        let (each, fused) = kind.suffixes();
+        let all = if self.fused { fused } else { each };
+        let found = all
+            .iter()
+            .find(|suffix| checkpoint.has(&self.name(projection, suffix, 0)));
+        match found {
+            Some(&suffix) => Ok((suffix, suffix == DIVISOR || suffix == DIVISOR_FUSED)),
+            None => Err(CheckpointError::NoTensor {
+                place: checkpoint.place().to_owned(),
+                tensor: shown(&self.name(projection, all[0], 0)),
+            }),
+        }
+    }
+}
+
+/// The prefix of a name up to and with `experts.`, if it has one.
+fn prefix_of(name: &str) -> Option<&str> {
+    let at = match name.rfind(".experts.") {
+        Some(at) => at + 1,
+        None if name.starts_with("experts.") => 0,
+        None => return None,
+    };
+    Some(&name[..at + "experts.".len()])
+}
+
+/// The number after `layers` (or `blk`, `h`, `blocks`) in a name.
+pub(super) fn layer_of(name: &str) -> Option<u64> {
+    let mut parts = name.split('.');
+    while let Some(part) = parts.next() {
+        if matches!(part, "layers" | "layer" | "blk" | "h" | "blocks") {
+            return parts.next()?.parse().ok();
+        }
+    }
+    None
+}
+
+/// Layers of drafts have numbers of their own.
+fn is_draft(prefix: &str) -> bool {
+    prefix.split('.').any(|part| part.starts_with("mtp"))
+}
+
+/// The experts of `layer`, or of the first layer that has any.
+pub(super) fn family(
+    checkpoint: &Checkpoint,
+    gated: bool,
+    layer: Option<u64>,
+) -> Result<Family, CheckpointError> {
+    let mut prefixes: BTreeMap<(bool, Option<u64>, &str), ()> = BTreeMap::new();
+    for prefix in checkpoint.names().filter_map(prefix_of) {
+        prefixes.insert((is_draft(prefix), layer_of(prefix), prefix), ());
+    }
+    // What was handed over by hand has no prefix, or says that it is the state before.
+    for prefix in ["", "before."] {
+        if checkpoint
+            .names()
+            .any(|n| n.starts_with(&format!("{prefix}w13")))
+        {
+            prefixes.insert((false, None, prefix), ());
+        }
+    }
+    let no_layer = |why: String| CheckpointError::NoLayer {
+        place: checkpoint.place().to_owned(),
+        why,
+    };
+    let wanted = |at: &Option<u64>| layer.is_none() || at.is_none() || *at == layer;
+    let chosen = prefixes.keys().find(|(_, at, _)| wanted(at));
+    let Some((_, number, prefix)) = chosen else {
+        let numbers: Vec<u64> = prefixes.keys().filter_map(|(_, at, _)| *at).collect();
+        return Err(no_layer(match (layer, numbers.as_slice()) {
+            (Some(layer), [first, .., last]) => {
+                format!("no experts in layer {layer}; layers {first} to {last} have some")
+            }
+            (Some(layer), [only]) => format!("no experts in layer {layer}; layer {only} has some"),
+            _ => "no tensor's name has `experts.` or `w13` in it".to_owned(),
+        }));
+    };
+    let of = |fused, &(first, second): &Names| Family {
+        prefix: (*prefix).to_owned(),
+        layer: *number,
+        fused,
+        first,
+        second,
+    };
+    let (each, all) = match gated {
+        true => (GATED, FUSED),
+        false => (UNGATED, FUSED_UNGATED),
+    };
+    let candidates = each.iter().map(|names| of(false, names));
+    let candidates = candidates.chain(all.iter().map(|names| of(true, names)));
+    let mut whole = candidates.filter(|family| {
+        let mut projections = family.first.iter().chain([&family.second]);
+        projections.all(|p| family.suffix(checkpoint, p, Kind::Weight).is_ok())
+    });
+    whole.next().ok_or_else(|| {
+        let example = checkpoint.names().find(|n| n.starts_with(prefix));
+        no_layer(format!(
+            "the experts of `{}` are named as in no known family of {} layers, for example `{}`",
+            shown(prefix),
+            if gated { "gated" } else { "non-gated" },
+            shown(example.unwrap_or_default()),
+        ))
+    })
+}

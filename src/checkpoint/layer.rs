@@ -1,0 +1,411 @@
+//! The logical tensors of one layer, expert by expert.
+
+use super::convert::{bytes_of, codes, codes_in, reciprocal};
+use super::error::{CheckpointError, shown, tensor_error};
+use super::file::{Entry, count};
+use super::find::{Family, Kind, family};
+use super::set::Checkpoint;
+use crate::num::Dtype;
+use crate::plan::Role;
+use crate::tensor::{Logical, RouterInput, Tensor};
+use crate::terms::{Extent, WeightFormat};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What a layer must be like for a checkpoint's tensors to be its.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerShape {
+    /// Experts.
+    pub experts: usize,
+    /// Input width.
+    pub hidden: usize,
+    /// Width of one expert.
+    pub intermediate: usize,
+    /// Whether there are gate and up.
+    pub gated: bool,
+    /// Whether rows of gate and up alternate in the file.
+    pub interleaved: bool,
+    /// How weights are stored.
+    pub weight: WeightFormat,
+    /// Whether projections have biases.
+    pub bias: bool,
+}
+
+/// A tensor of one expert in the file, and the rows of the logical tensor it fills.
+struct Piece {
+    projection: &'static str,
+    suffix: &'static str,
+    divides: bool,
+    rows: Rows,
+}
+
+/// Which logical rows a piece fills.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// All of them, or those of one half.
+    Half(usize),
+    /// Those of both halves in turn: gate, up, gate, up.
+    Interleaved,
+    /// Both halves, one after the other.
+    Both,
+}
+
+/// One role's logical grid for one expert, and where it comes from.
+struct Part {
+    role: Role,
+    dtype: Dtype,
+    halves: usize,
+    /// Rows of one half.
+    rows: usize,
+    cols: usize,
+    pieces: Vec<Piece>,
+}
+
+/// One layer's experts in a checkpoint.
+pub struct Layer<'a> {
+    checkpoint: &'a Checkpoint,
+    shape: LayerShape,
+    family: Family,
+    transposed: bool,
+    parts: Vec<Part>,
+}
+
+impl<'a> Layer<'a> {
+    /// Finds the tensors of layer `number`, or of the first layer with experts.
+    ///
+    /// # Errors
+    /// When there is no such layer, a tensor is missing, or one is not of the shape's sizes.
+    pub fn find(
+        checkpoint: &'a Checkpoint,
+        shape: LayerShape,
+        number: Option<u64>,
+    ) -> Result<Layer<'a>, CheckpointError> {
+        let family = family(checkpoint, shape.gated, number)?;
+        let mut layer = Layer {
+            checkpoint,
+            shape,
+            family,
+            transposed: false,
+            parts: Vec::new(),
+        };
+        layer.refuse_strangers()?;
+        let scale = shape.weight.scale();
+        for (role, wanted) in [
+            (Role::W13, true),
+            (Role::W2, true),
+            (Role::W13Scale, scale.is_some()),
+            (Role::W2Scale, scale.is_some()),
+            (Role::W13Global, shape.weight.has_global_scale()),
+            (Role::W2Global, shape.weight.has_global_scale()),
+            (Role::W13Bias, shape.bias),
+            (Role::W2Bias, shape.bias),
+        ] {
+            if wanted {
+                let part = layer.part(role)?;
+                layer.parts.push(part);
+            }
+        }
+        layer.transposed = layer.is_transposed()?;
+        Ok(layer)
+    }
+
+    /// What the names of its tensors begin with.
+    pub fn prefix(&self) -> &str {
+        &self.family.prefix
+    }
+
+    /// The layer's number, if names say one.
+    pub fn number(&self) -> Option<u64> {
+        self.family.layer
+    }
+
+    /// Tensors below its prefix that no role takes: input scales, mostly.
+    pub fn unread(&self) -> Vec<&str> {
+        let pieces = self.parts.iter().flat_map(|part| &part.pieces);
+        let ours = pieces.map(|p| format!("{}{}", p.projection, p.suffix));
+        let read: BTreeSet<String> = ours.collect();
+        let own = |name: &&str| {
+            let rest = &name[self.prefix().len()..];
+            let of_expert = rest.split_once('.').map_or("", |(_, rest)| rest);
+            read.contains(if self.family.fused { rest } else { of_expert })
+        };
+        let below = |n: &&str| !self.family.prefix.is_empty() && n.starts_with(self.prefix());
+        let names = self.checkpoint.names().filter(below);
+        names.filter(|n| !own(n)).collect()
+    }
+
+    /// The logical tensors of some experts; input and router are empty.
+    ///
+    /// # Errors
+    /// When a tensor is missing or of another type or shape, or cannot be read.
+    pub fn read(&self, experts: Range<usize>) -> Result<Logical, CheckpointError> {
+        let mut logical = Logical {
+            x: Tensor::zeroed("x", &[0, 0], 32),
+            router: RouterInput::Given {
+                ids: Vec::new(),
+                weights: Vec::new(),
+            },
+            w13: Tensor::zeroed("w13", &[0, 0, 0], 8),
+            w2: Tensor::zeroed("w2", &[0, 0, 0], 8),
+            w13_scale: None,
+            w2_scale: None,
+            w13_global: None,
+            w2_global: None,
+            w13_bias: None,
+            w2_bias: None,
+            x_scale: 1.0,
+            h_scale: 1.0,
+        };
+        for part in &self.parts {
+            let tensor = self.tensor(part, experts.clone())?;
+            match part.role {
+                Role::W13 => logical.w13 = tensor,
+                Role::W2 => logical.w2 = tensor,
+                Role::W13Scale => logical.w13_scale = Some(tensor),
+                Role::W2Scale => logical.w2_scale = Some(tensor),
+                Role::W13Global => logical.w13_global = Some(tensor),
+                Role::W2Global => logical.w2_global = Some(tensor),
+                Role::W13Bias => logical.w13_bias = Some(tensor),
+                Role::W2Bias => logical.w2_bias = Some(tensor),
+            }
+        }
+        Ok(logical)
+    }
+
+    fn tensor(&self, part: &Part, experts: Range<usize>) -> Result<Tensor, CheckpointError> {
+        let rows = part.halves * part.rows;
+        let bits = bytes_of(part.dtype) * 8;
+        // Every piece is checked against its entry before a tensor of its size is made.
+        for piece in &part.pieces {
+            for e in experts.clone() {
+                self.entry(part, piece, e)?;
+            }
+        }
+        let shape = [experts.len(), rows, part.cols];
+        let mut tensor = Tensor::zeroed(part.role.name(), &shape, bits);
+        let expert_bytes = rows * part.cols * bits / 8;
+        for (n, e) in experts.enumerate() {
+            let target = &mut tensor.bytes_mut()[n * expert_bytes..(n + 1) * expert_bytes];
+            for piece in &part.pieces {
+                self.place(part, piece, e, target)?;
+            }
+        }
+        Ok(tensor)
+    }
+
+    /// Reads one expert's piece into its rows.
+    fn place(
+        &self,
+        part: &Part,
+        piece: &Piece,
+        e: usize,
+        target: &mut [u8],
+    ) -> Result<(), CheckpointError> {
+        let (name, entry) = self.entry(part, piece, e)?;
+        let slab = match self.family.fused {
+            true => entry.bytes / count(self.shape.experts),
+            false => entry.bytes,
+        };
+        let first = if self.family.fused {
+            count(e) * slab
+        } else {
+            0
+        };
+        let stored = self.checkpoint.data(&name, first..first + slab)?;
+        let mut codes = codes(part.dtype, entry.dtype, stored);
+        if piece.divides {
+            reciprocal(&mut codes);
+        }
+        let wide = bytes_of(part.dtype);
+        let rows = match piece.rows {
+            Rows::Half(_) => part.rows,
+            Rows::Interleaved | Rows::Both => part.halves * part.rows,
+        };
+        let to = |row: usize| match piece.rows {
+            Rows::Half(half) => half * part.rows + row,
+            Rows::Interleaved => row % part.halves * part.rows + row / part.halves,
+            Rows::Both => row,
+        };
+        let shared = codes.len() < rows * part.cols * wide;
+        for row in 0..rows {
+            let line = &mut target[to(row) * part.cols * wide..(to(row) + 1) * part.cols * wide];
+            if self.transposed && part.cols > 1 {
+                for (c, code) in line.chunks_exact_mut(wide).enumerate() {
+                    code.copy_from_slice(&codes[(c * rows + row) * wide..][..wide]);
+                }
+            } else {
+                let from = if shared { 0 } else { row };
+                line.copy_from_slice(&codes[from * part.cols * wide..][..line.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece's name and entry, of the type and shape that it must have.
+    fn entry(
+        &self,
+        part: &Part,
+        piece: &Piece,
+        e: usize,
+    ) -> Result<(String, &Entry), CheckpointError> {
+        let name = self.family.name(piece.projection, piece.suffix, e);
+        let (file, entry) = self.checkpoint.entry(&name)?;
+        let rows = match piece.rows {
+            Rows::Half(_) => part.rows,
+            Rows::Interleaved | Rows::Both => part.halves * part.rows,
+        };
+        let Some(codes) = codes_in(part.dtype, entry.dtype) else {
+            let why = format!("{} where {} is wanted", entry.dtype, part.dtype);
+            return Err(tensor_error(file.name(), &name, why));
+        };
+        let lead = self.family.fused.then_some(self.shape.experts);
+        let (r, c) = match self.transposed && part.cols > 1 {
+            true => (part.cols, rows),
+            false => (rows, part.cols),
+        };
+        let fits = |r, c| shape_fits(&entry.shape, lead, r, c, codes);
+        // One scale of a fused tensor may stand for both halves.
+        let shared = piece.rows == Rows::Both && part.rows == 1 && fits(1, part.cols);
+        if !fits(r, c) && !shared {
+            let wanted: Vec<usize> = lead.into_iter().chain([r, c / codes.min(c)]).collect();
+            let why = shown(&format!("shape {:?}, wanted {wanted:?}", entry.shape));
+            return Err(tensor_error(file.name(), &name, why));
+        }
+        Ok((name, entry))
+    }
+
+    /// The logical grid of a role, and the tensors that fill it.
+    fn part(&self, role: Role) -> Result<Part, CheckpointError> {
+        let shape = self.shape;
+        let halves = if shape.gated && !role.is_second() {
+            2
+        } else {
+            1
+        };
+        let (out, inner) = match role.is_second() {
+            true => (shape.hidden, shape.intermediate),
+            false => (shape.intermediate, shape.hidden),
+        };
+        let blocks = |len: usize, extent| match extent {
+            Extent::All => 1,
+            Extent::Block(n) => len.div_ceil(usize::try_from(n).unwrap_or(usize::MAX)),
+        };
+        let (kind, dtype, rows, cols) = match (role, shape.weight.scale()) {
+            (Role::W13Scale | Role::W2Scale, Some(grid)) => {
+                let (rows, cols) = (blocks(out, grid.rows), blocks(inner, grid.cols));
+                (Kind::Scale, grid.dtype, rows, cols)
+            }
+            (Role::W13Global | Role::W2Global, _) => (Kind::Global, Dtype::F32, 1, 1),
+            (Role::W13Bias | Role::W2Bias, _) => (Kind::Bias, Dtype::F32, out, 1),
+            _ => (Kind::Weight, shape.weight.element(), out, inner),
+        };
+        let projections = match role.is_second() {
+            true => std::slice::from_ref(&self.family.second),
+            false => self.family.first,
+        };
+        let fused_halves = halves == 2 && projections.len() == 1;
+        if let (Kind::Scale, true, Some(Extent::Block(n))) = (
+            kind,
+            fused_halves,
+            shape.weight.scale().map(|grid| grid.rows),
+        ) && n > 1
+            && (shape.interleaved || !count(shape.intermediate).is_multiple_of(n))
+        {
+            return Err(CheckpointError::NoLayer {
+                place: self.checkpoint.place().to_owned(),
+                why: format!("a scale block of {n} rows would hold rows of gate and of up"),
+            });
+        }
+        let mut pieces = Vec::new();
+        for (half, projection) in projections.iter().enumerate() {
+            let (suffix, divides) = self.family.suffix(self.checkpoint, projection, kind)?;
+            let rows = match (fused_halves, shape.interleaved) {
+                (true, true) => Rows::Interleaved,
+                (true, false) => Rows::Both,
+                (false, _) => Rows::Half(half),
+            };
+            pieces.push(Piece {
+                projection,
+                suffix,
+                divides,
+                rows,
+            });
+        }
+        Ok(Part {
+            role,
+            dtype,
+            halves,
+            rows,
+            cols,
+            pieces,
+        })
+    }
+
+    /// Whether fused tensors are stored as [experts, inputs, outputs]. Where gate_up has two halves,
+    /// hidden and intermediate sizes cannot make both readings fit both tensors.
+    fn is_transposed(&self) -> Result<bool, CheckpointError> {
+        if !self.family.fused || self.shape.weight.element().bits() < 8 {
+            return Ok(false);
+        }
+        let mut plain = true;
+        let mut turned = true;
+        for part in self.parts.iter().filter(|p| p.role <= Role::W2) {
+            let piece = &part.pieces[0];
+            let name = self.family.name(piece.projection, piece.suffix, 0);
+            let (_, entry) = self.checkpoint.entry(&name)?;
+            let (rows, cols) = (part.halves * part.rows, part.cols);
+            plain &= entry.shape == [self.shape.experts, rows, cols];
+            turned &= entry.shape == [self.shape.experts, cols, rows];
+        }
+        Ok(turned && !plain)
+    }
+
+    /// Refuses what would change the meaning of the weights, and experts that the model lacks.
+    fn refuse_strangers(&self) -> Result<(), CheckpointError> {
+        let prefix = self.prefix();
+        if prefix.is_empty() {
+            return Ok(());
+        }
+        for name in self.checkpoint.names().filter(|n| n.starts_with(prefix)) {
+            let rest = &name[prefix.len()..];
+            let expert = rest.split('.').next().and_then(|n| n.parse::<usize>().ok());
+            let why = if expert.is_some_and(|e| e >= self.shape.experts) {
+                format!("the model has {} experts", self.shape.experts)
+            } else if rest.ends_with("zero_point") || rest.ends_with("g_idx") {
+                "zero points and permuted groups are not read".to_owned()
+            } else {
+                continue;
+            };
+            return Err(tensor_error(self.checkpoint.place(), name, why));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a shape is [lead, rows, cols / codes...], trailing axes flattened; a single column may
+/// be left out, and a single element may have any shape of ones.
+fn shape_fits(
+    shape: &[usize],
+    lead: Option<usize>,
+    rows: usize,
+    cols: usize,
+    codes: usize,
+) -> bool {
+    let rest = match (lead, shape.split_first()) {
+        (None, _) => shape,
+        (Some(experts), Some((&first, rest))) if first == experts => rest,
+        _ => return false,
+    };
+    let product = |axes: &[usize]| axes.iter().try_fold(1_usize, |n, &a| n.checked_mul(a));
+    let units = product(rest).and_then(|n| n.checked_mul(codes));
+    if units != rows.checked_mul(cols) {
+        return false;
+    }
+    match rest {
+        _ if rows == 1 && cols == 1 => true,
+        [] => false,
+        // A row of scales, or a column of biases, may be flat.
+        [_] => rows == 1 || cols == 1,
+        [first, ..] => *first == rows,
+    }
+}

@@ -1,0 +1,18 @@
+//! Reads safetensors files and Hugging Face directories, and knows the names that families of
+//! checkpoints give their experts' tensors.
+//!
+//! It must not pad, or know what a model computes; a file is never trusted. Layer 4.
+
+mod convert;
+mod dump;
+mod error;
+mod file;
+mod find;
+mod layer;
+mod set;
+
+pub use dump::{Dump, Stored};
+pub use error::CheckpointError;
+pub use file::{Entry, TensorFile};
+pub use layer::{Layer, LayerShape};
+pub use set::Checkpoint;

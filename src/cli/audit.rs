@@ -1,0 +1,182 @@
+//! `padproof audit`: padded parameters against the checkpoint they were loaded from.
+//!
+//! It must not judge bytes. Layer 11.
+
+use super::args::{AuditArgs, AuditFormat};
+use super::environment::rule_switches;
+use super::error::CliError;
+use crate::audit::{Audited, audit_files, diagnose, layer_shape};
+use crate::case::{Case, Scheme};
+use crate::checkpoint::{Checkpoint, Dump, Layer};
+use crate::model::{self, Model};
+use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
+use crate::report::{audit_human, audit_json};
+use crate::rule::Rules;
+use crate::run::ExitCode;
+use std::io::Write;
+
+/// Names of tensors that a note lists.
+const LISTED: usize = 3;
+
+pub(super) fn audit(args: &AuditArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let after = Checkpoint::open(&args.after)?;
+    let tp = number(&after, "tp")?;
+    if let (Some(given), Some(said)) = (args.tp, tp)
+        && given != said
+    {
+        let place = after.place();
+        return Err(CliError::Usage(format!(
+            "--tp {given}, but {place} says tp={said}"
+        )));
+    }
+    let parallel = Parallel {
+        tp: args.tp.or(tp).unwrap_or(1),
+        ep: args.ep,
+    };
+    let model = model(args)?;
+    let plan = plan(args, &model, parallel)?;
+    let rank = match args.rank {
+        Some(rank) => Some(rank),
+        None => number(&after, "rank")?.and_then(|rank| usize::try_from(rank).ok()),
+    };
+    let wanted = match args.layer {
+        Some(layer) => Some(layer),
+        None => number(&after, "layer")?.or(Dump::layers(&after).first().copied()),
+    };
+    let before = Checkpoint::open(&args.before)?;
+    let layer = Layer::find(&before, layer_shape(&plan, model.interleaved)?, wanted)?;
+    let dump = Dump::find(&after, wanted, rank, plan.ranks.len())?;
+    let found = audit_files(&plan, &layer, &dump)?;
+    let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
+    let mut notes = Vec::new();
+    for (place, names) in [
+        (before.place(), layer.unread()),
+        (
+            after.place(),
+            dump.unread.iter().map(String::as_str).collect(),
+        ),
+    ] {
+        notes.extend(not_looked_at(place, &names));
+    }
+    let audited = Audited {
+        before: before.place().to_owned(),
+        after: after.place().to_owned(),
+        prefix: layer.prefix().to_owned(),
+        layer: layer.number(),
+        rule: plan.rule.clone(),
+        tp: parallel.tp,
+        ep: parallel.ep,
+        ranks: dump.ranks().into_iter().collect(),
+        audit: found,
+        diagnoses,
+        notes,
+    };
+    match args.format {
+        AuditFormat::Human => audit_human(&audited, out)?,
+        AuditFormat::Json => audit_json(&audited, out)?,
+    }
+    Ok(match audited.audit.clean() {
+        true => ExitCode::Passed,
+        false => ExitCode::Failed,
+    })
+}
+
+/// The model that is named, else the config.json beside the checkpoint.
+fn model(args: &AuditArgs) -> Result<Model, CliError> {
+    let beside = match args.before.is_dir() {
+        true => args.before.clone(),
+        false => args.before.with_file_name(""),
+    };
+    let given = match &args.model {
+        Some(named) => named.clone(),
+        None if beside.as_os_str().is_empty() => ".".to_owned(),
+        None => beside.to_string_lossy().into_owned(),
+    };
+    Ok(model::load(&given)?)
+}
+
+/// The plan of the routed experts; one that does not run has no bytes to audit.
+fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, CliError> {
+    let routed = layers(model, 1).swap_remove(0);
+    let mine;
+    let rules = match &args.rules {
+        Some(path) => {
+            mine = Rules::builtin().clone().with(Rules::load(path)?);
+            &mine
+        }
+        None => Rules::builtin(),
+    };
+    let spelled;
+    let rule = match (&args.rule, &args.layout) {
+        (_, Some(scheme)) => {
+            let case: Case = format!("w={},{scheme}", routed.weight).parse()?;
+            let bare: Case = format!("w={}", routed.weight).parse()?;
+            let rest = Case {
+                scheme: bare.scheme.clone(),
+                ..case.clone()
+            };
+            let (Scheme::Spelled(spec), true) = (&case.scheme, rest == bare) else {
+                return Err(CliError::Usage(format!(
+                    "--layout takes pad, split, order, place, store and nib alone, not {scheme}"
+                )));
+            };
+            spelled = spelled_rule(spec, routed.weight)?;
+            &spelled
+        }
+        (Some(id), None) => rules.get(id)?,
+        (None, None) => unreachable!("a rule or a layout is required"),
+    };
+    if !rule.formats.contains(&routed.weight) {
+        let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
+        return Err(CliError::Usage(format!(
+            "rule {} is for {}, the experts of {} are {}",
+            rule.id,
+            formats.join(", "),
+            model.name,
+            routed.weight
+        )));
+    }
+    let plan = plan_layer(&routed, parallel, rule, &rule_switches(rules))?;
+    if plan.fit > Fit::Unknown {
+        let why = plan.violations.iter().max_by_key(|v| v.effect);
+        return Err(CliError::Usage(format!(
+            "under rule {} with tp={} the plan is {}: {}",
+            rule.id,
+            parallel.tp,
+            plan.fit.name(),
+            why.map_or("", |v| v.message.as_str())
+        )));
+    }
+    Ok(plan)
+}
+
+/// A number of the string map.
+fn number(file: &Checkpoint, key: &str) -> Result<Option<u64>, CliError> {
+    let Some(text) = file.metadata(key)? else {
+        return Ok(None);
+    };
+    let number = text.parse().map_err(|_| {
+        let text: String = text.escape_debug().take(80).collect();
+        CliError::Usage(format!(
+            "{}: metadata {key}=`{text}` is no number",
+            file.place()
+        ))
+    })?;
+    Ok(Some(number))
+}
+
+/// A sentence on the tensors that the audit says nothing about.
+fn not_looked_at(place: &str, names: &[&str]) -> Option<String> {
+    let (first, rest) = names.split_at(names.len().min(LISTED));
+    if first.is_empty() {
+        return None;
+    }
+    let more = match rest.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(format!(
+        "not looked at in {place}: {}{more}",
+        first.join(", ")
+    ))
+}

@@ -1,0 +1,268 @@
+//! `padproof audit` as a user meets it.
+
+use crate::invent::{Invented, QWEN, after, before, made, parameter};
+use padproof::layout::{PackedInputs, pack_layer};
+use padproof::plan::Role;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const LINE: &str =
+    "e=3,h=32,i=88,tp=2,w=bf16,rule=sglang.flashinfer_trtllm.bf16,fill=wild,seed=1b2c";
+const RULE: &str = "sglang.flashinfer_trtllm.bf16";
+
+/// A checkpoint on disk, and what an engine makes of it.
+struct Scene {
+    folder: tempfile::TempDir,
+    packed: PackedInputs,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let (case, plan, logical) = made(LINE);
+        let folder = tempfile::tempdir().unwrap();
+        let config = json!({
+            "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
+            "hidden_size": 32, "moe_intermediate_size": 88, "intermediate_size": 128, "torch_dtype": "bfloat16",
+            "num_experts": 3, "num_experts_per_tok": 2, "num_hidden_layers": 2, "norm_topk_prob": true,
+        });
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let mut file = before(&case, &logical, QWEN, "model.layers.1.mlp.");
+        file.add("lm_head.weight", safetensors::Dtype::BF16, &[4], vec![0; 8]);
+        std::fs::write(folder.path().join("model.safetensors"), file.bytes()).unwrap();
+        let packed = pack_layer(&plan, &logical).unwrap();
+        Scene { folder, packed }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, file: &Invented) -> PathBuf {
+        std::fs::write(self.path(name), file.bytes()).unwrap();
+        self.path(name)
+    }
+
+    fn audit(&self, after: &Path, more: &[&str]) -> Output {
+        audit(self.folder.path(), after, more)
+    }
+
+    /// Standard output without the folder's name.
+    fn text(&self, out: &Output) -> String {
+        let text = String::from_utf8(out.stdout.clone()).unwrap();
+        text.replace(self.folder.path().to_str().unwrap(), "FOLDER")
+    }
+}
+
+fn audit(before: &Path, after: &Path, more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_padproof"))
+        .arg("audit")
+        .args([before, after])
+        .args(more)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[track_caller]
+fn refused(out: &Output, word: &str) {
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{text}");
+    assert!(out.stdout.is_empty() && text.starts_with("error: ") && text.lines().count() == 1);
+    assert!(text.contains(word), "{text}");
+}
+
+#[test]
+fn a_clean_dump_of_every_rank_passes() {
+    let scene = Scene::new();
+    let mut file = after(&scene.packed, &[0, 1]);
+    file.add(
+        "rank0.w13_input_scale",
+        safetensors::Dtype::F32,
+        &[1],
+        vec![0; 4],
+    );
+    let path = scene.write("after.safetensors", &file);
+    let out = scene.audit(&path, &["--rule", RULE, "--tp", "2"]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    snapshot("audit@pass", &scene.text(&out));
+    let layout = [
+        "--layout",
+        "pad=i128,split=stride,order=up-gate",
+        "--tp",
+        "2",
+    ];
+    assert_eq!(scene.audit(&path, &layout).status.code(), Some(0));
+}
+
+#[test]
+fn a_fault_is_named_with_its_first_places() {
+    let scene = Scene::new();
+    let mut file = after(&scene.packed, &[0]);
+    // Up and gate in each other's place, as for a kernel that wants gate first.
+    let w13 = &mut file
+        .tensors
+        .iter_mut()
+        .find(|t| t.0.ends_with("w13_weight"))
+        .unwrap()
+        .3;
+    let half = w13.len() / 6;
+    for expert in w13.chunks_mut(2 * half) {
+        expert.rotate_left(half);
+    }
+    let path = scene.write("after.safetensors", &file);
+    let out = scene.audit(&path, &["--rule", RULE, "--tp", "2"]);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    snapshot("audit@fail", &scene.text(&out));
+    let out = scene.audit(&path, &["--rule", RULE, "--tp", "2", "--format", "json"]);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    snapshot("audit@json", &scene.text(&out));
+    let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(found["faults"][0]["name"], "halves-swapped");
+}
+
+#[test]
+fn metadata_say_rank_ranks_and_layer() {
+    let scene = Scene::new();
+    let mut file = Invented::default();
+    for (role, tensor) in scene.packed.ranks[1].iter() {
+        let bytes = tensor.bytes().to_vec();
+        let shape = [bytes.len() / 2];
+        file.add(parameter(role), safetensors::Dtype::BF16, &shape, bytes);
+    }
+    let rank1 = file.bytes();
+    for (key, value) in [("rank", "1"), ("tp", "2"), ("layer", "1")] {
+        file.metadata.insert(key.to_owned(), value.to_owned());
+    }
+    let path = scene.write("after.safetensors", &file);
+    let out = scene.audit(&path, &["--rule", RULE]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert!(scene.text(&out).contains("tp 2, rank 1"));
+    refused(&scene.audit(&path, &["--rule", RULE, "--tp", "4"]), "tp=2");
+    refused(
+        &scene.audit(&path, &["--rule", RULE, "--layer", "7"]),
+        "layer 7",
+    );
+    let path = scene.path("bare.safetensors");
+    std::fs::write(&path, rank1).unwrap();
+    refused(
+        &scene.audit(&path, &["--rule", RULE, "--tp", "2"]),
+        "--rank",
+    );
+    refused(
+        &scene.audit(&path, &["--rule", RULE, "--tp", "2", "--rank", "2"]),
+        "rank 2 of 2",
+    );
+    let out = scene.audit(&path, &["--rule", RULE, "--tp", "2", "--rank", "0"]);
+    assert_eq!(out.status.code(), Some(1), "rank 1 is not rank 0");
+}
+
+#[test]
+fn what_does_not_fit_together_is_one_sentence() {
+    let scene = Scene::new();
+    let path = scene.write("after.safetensors", &after(&scene.packed, &[0, 1]));
+    let with = |more: &[&str]| scene.audit(&path, more);
+    refused(
+        &with(&["--rule", "sglang.triton.bf61"]),
+        "sglang.triton.bf16",
+    );
+    refused(
+        &with(&["--rule", "sglang.flashinfer_cutlass.fp8"]),
+        "is for fp8",
+    );
+    refused(
+        &with(&["--rule", "sglang.triton.bf16", "--tp", "3"]),
+        "refused",
+    );
+    refused(&with(&["--layout", "pad=i128,tp=2"]), "--layout takes");
+    refused(&with(&["--layout", "pad=i0"]), "pad");
+    refused(&with(&["--rule", RULE, "--tp", "1"]), "rank 1 of 1");
+    refused(
+        &with(&["--rule", RULE, "--tp", "2", "--model", "Mixtral-8x7B"]),
+        "wanted [14336, 4096]",
+    );
+    refused(
+        &audit(&path, &path, &["--rule", RULE, "--tp", "2"]),
+        "no tensor",
+    );
+    refused(
+        &audit(Path::new("gone"), &path, &["--rule", RULE, "--tp", "2"]),
+        "",
+    );
+    refused(
+        &scene.audit(&scene.path("config.json"), &["--rule", RULE]),
+        "config.json",
+    );
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    refused(
+        &with(&["--rule", RULE, "--tp", "2"]),
+        "after.safetensors: tensor `rank1.w2_weight`",
+    );
+}
+
+/// The snippet of docs/audit.md, with arrays for tensors.
+#[test]
+#[expect(clippy::print_stdout, reason = "a skip says why")]
+fn the_documented_dump_is_read() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/audit.md")).unwrap();
+    let snippet = page
+        .split("```python\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    assert!(snippet.lines().count() <= 10 && snippet.contains("safetensors.torch"));
+    let here = Command::new("python3")
+        .args(["-c", "import safetensors.numpy"])
+        .output();
+    if !here.is_ok_and(|out| out.status.success()) {
+        println!("skipped: no python3 with safetensors and numpy");
+        return;
+    }
+    let scene = Scene::new();
+    for (role, name) in [(Role::W13, "w13"), (Role::W2, "w2")] {
+        let bytes = scene.packed.ranks[1].get(role).unwrap().bytes();
+        std::fs::write(scene.path(name), bytes).unwrap();
+    }
+    let script = format!(
+        r#"
+import numpy, pathlib, sys
+{}
+class Tensor:
+    def __init__(self, name): self.name = name
+    def detach(self): return self
+    def cpu(self): return self
+    def contiguous(self):
+        return numpy.frombuffer((pathlib.Path(sys.argv[1]) / self.name).read_bytes(), dtype=numpy.uint16)
+class Layer:
+    def named_parameters(self):
+        return [("w13_weight", Tensor("w13")), ("w2_weight", Tensor("w2")), ("bias", Tensor("w2"))]
+dump(Layer(), pathlib.Path(sys.argv[1]) / "after.safetensors", 1, 1, 2)
+"#,
+        snippet.replace("safetensors.torch", "safetensors.numpy")
+    );
+    let python = Command::new("python3")
+        .arg("-c")
+        .arg(script)
+        .arg(scene.folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        python.status.success(),
+        "{}",
+        String::from_utf8_lossy(&python.stderr)
+    );
+    let out = scene.audit(&scene.path("after.safetensors"), &["--rule", RULE]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+}

@@ -1,0 +1,201 @@
+//! Goal: every planted fault of layout or loader is found in files, and named.
+//! Method: apply each mutant to invented files, audit, diagnose; the matrix is a snapshot.
+
+use crate::families::shape;
+use crate::invent::{QWEN, after, before, made};
+use padproof::audit::{audit_files, diagnose};
+use padproof::checkpoint::{Dump, Layer};
+use padproof::layout::{PackedInputs, pack_layer};
+use padproof::mutant::{self, Mutant, Stage};
+use padproof::plan::Plan;
+use padproof::tensor::Logical;
+use std::fmt::Write;
+
+/// Layers that between them give every mutant something to do.
+const LINES: &[&str] = &[
+    "e=3,h=32,i=44,tp=2,w=bf16,pad=i16,order=up-gate,fill=wild,seed=1",
+    "e=3,h=32,i=44,tp=2,w=bf16,pad=i16,order=int8,bias=both,fill=wild,seed=2",
+    "e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,order=up-gate,fill=wild,seed=3",
+    "e=2,h=256,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
+    "e=3,h=64,i=96,tp=2,w=nvfp4,pad=i64,order=up-gate,store=128x4,fill=wild,seed=5",
+    "e=3,h=64,i=208,tp=2,w=nvfp4,pad=i64,order=int64,fill=wild,seed=6",
+    "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=h128.i64,fill=wild,seed=7",
+    "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=i64,order=int1,store=triton-blackwell-scale,fill=wild,seed=8",
+    "e=2,h=64,i=96,tp=2,w=int4-g32,pad=i64,fill=wild,seed=9",
+    "e=4,h=64,i=44,tp=4,ep=2,act=relu2,w=bf16,pad=i16,fill=wild,seed=a",
+    "e=2,h=64,i=96,tp=2,w=bf16,pad=i64,split=prepad,fill=wild,seed=b",
+    "e=2,h=128,i=160,w=mxfp4,pad=i128,store=aiter-256x8+shuffle-16x16,fill=wild,seed=c",
+    "e=2,h=128,i=160,w=nvfp4,pad=i128,store=128x4+shuffle-rows-32,fill=wild,seed=d",
+];
+
+/// The bytes that a mutant leaves, if it has anything to do.
+fn planted(mutant: &Mutant, plan: &Plan, logical: &Logical) -> Option<PackedInputs> {
+    let right = pack_layer(plan, logical).unwrap();
+    let packed = match mutant.stage {
+        Stage::Layout(change) => pack_layer(&change(plan)?, logical).ok()?,
+        Stage::LayoutOfW2(change) => {
+            let mut wrong = pack_layer(&change(plan)?, logical).ok()?;
+            for (rank, right) in wrong.ranks.iter_mut().zip(&right.ranks) {
+                for (role, tensor) in right.iter().filter(|(role, _)| !role.is_second()) {
+                    rank.set(role, tensor.clone());
+                }
+            }
+            wrong
+        }
+        Stage::Bytes(change) => {
+            let mut wrong = right.clone();
+            change(plan, &mut wrong).then_some(wrong)?
+        }
+        Stage::Plan(change) => {
+            let mut wrong = plan.clone();
+            change(&mut wrong).then_some(())?;
+            pack_layer(&wrong, logical).ok()?
+        }
+        Stage::Reload(_) | Stage::Output(_) => return None,
+    };
+    (packed.ranks != right.ranks).then_some(packed)
+}
+
+#[test]
+fn every_planted_fault_is_named() {
+    let layers: Vec<_> = LINES.iter().map(|line| made(line)).collect();
+    let mut matrix = String::new();
+    let mut faults = Vec::new();
+    for mutant in mutant::ALL {
+        if matches!(mutant.stage, Stage::Reload(_) | Stage::Output(_)) {
+            continue;
+        }
+        let (mut cases, mut inert) = (0, 0);
+        let mut named: Vec<String> = Vec::new();
+        for (case, plan, logical) in &layers {
+            let Some(packed) = planted(mutant, plan, logical) else {
+                continue;
+            };
+            cases += 1;
+            let file = before(case, logical, QWEN, "model.layers.0.mlp.");
+            let file = crate::invent::Invented { ..file }.open();
+            let layer = Layer::find(&file, shape(plan, QWEN), None).unwrap();
+            let all: Vec<usize> = (0..plan.ranks.len()).collect();
+            let dumped = after(&packed, &all).open();
+            let dump = Dump::find(&dumped, None, None, all.len()).unwrap();
+            let audit = audit_files(plan, &layer, &dump).unwrap();
+            if audit.clean() {
+                inert += 1;
+                continue;
+            }
+            let found = diagnose(plan, &layer, &dump, &audit).unwrap();
+            let names: Vec<&str> = found.iter().map(|d| d.name).collect();
+            if !names.contains(&mutant.name) || found.iter().any(|d| d.experts.is_none()) {
+                faults.push(format!("{case}: {} is named {names:?}", mutant.name));
+            }
+            let names = names.join(" = ");
+            if !named.contains(&names) {
+                named.push(names);
+            }
+        }
+        let inert = if inert > 0 {
+            format!(", {inert} inert")
+        } else {
+            String::new()
+        };
+        let seen = format!("{cases} files{inert}");
+        writeln!(matrix, "{:32} {seen:20} {}", mutant.name, named.join("; ")).unwrap();
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("audit_faults", matrix));
+}
+
+/// What `change` does to a dump of that line, named.
+fn named(line: &str, change: impl Fn(&Plan, &mut PackedInputs)) -> Vec<String> {
+    let (case, plan, logical) = made(line);
+    let mut packed = pack_layer(&plan, &logical).unwrap();
+    change(&plan, &mut packed);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let all: Vec<usize> = (0..plan.ranks.len()).collect();
+    let dumped = after(&packed, &all).open();
+    let dump = Dump::find(&dumped, None, None, all.len()).unwrap();
+    let audit = audit_files(&plan, &layer, &dump).unwrap();
+    let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+    let exact = |d: &padproof::audit::Diagnosis| if d.experts.is_some() { "" } else { "?" };
+    found
+        .iter()
+        .map(|d| format!("{}{}", d.name, exact(d)))
+        .collect()
+}
+
+/// Fills a role's pads with what memory happened to hold.
+fn garbage(role: padproof::plan::Role) -> impl Fn(&Plan, &mut PackedInputs) {
+    move |plan, packed| {
+        for (n, rank) in packed.ranks.iter_mut().enumerate() {
+            let map = padproof::layout::map(plan, role, n).unwrap();
+            let tensor = rank.get_mut(role).unwrap();
+            let mut code = 0x41;
+            padproof::layout::for_each(&map, |_, at, logical| {
+                if logical.is_none() {
+                    code = code % 0x3f + 1;
+                    map.grid.write(tensor.bytes_mut(), at, code);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn garbage_that_no_mutant_holds_is_told_by_where_it_lies() {
+    use padproof::plan::Role;
+    let line = "e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,bias=both,fill=wild";
+    assert_eq!(named(line, garbage(Role::W13)), ["w13-tail-dirty?"]);
+    assert_eq!(named(line, garbage(Role::W2)), ["w2-tail-dirty?"]);
+    assert_eq!(named(line, garbage(Role::W13Bias)), ["bias-pad-dirty?"]);
+    let both = |plan: &Plan, packed: &mut PackedInputs| {
+        garbage(Role::W13)(plan, packed);
+        garbage(Role::W2)(plan, packed);
+    };
+    assert_eq!(named(line, both), ["tails-uninitialised?"]);
+}
+
+#[test]
+fn one_changed_element_is_found_and_honestly_unnamed() {
+    use padproof::plan::Role;
+    let line = "e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,fill=wild";
+    let flip = |_: &Plan, packed: &mut PackedInputs| {
+        packed.ranks[1].get_mut(Role::W2).unwrap().bytes_mut()[0] ^= 1;
+    };
+    assert_eq!(named(line, flip), Vec::<String>::new());
+}
+
+#[test]
+fn a_missing_or_cut_tensor_is_a_fault_and_no_error() {
+    let (case, plan, logical) = made("e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,fill=wild");
+    let packed = pack_layer(&plan, &logical).unwrap();
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let mut dumped = after(&packed, &[1]);
+    dumped.tensors.retain(|t| !t.0.ends_with("w2_weight_scale"));
+    let cut = dumped
+        .tensors
+        .iter_mut()
+        .find(|t| t.0.ends_with("w13_weight"))
+        .unwrap();
+    cut.3.pop();
+    cut.2[0] -= 1;
+    dumped.add("rank1.w2_bias", safetensors::Dtype::F32, &[1], vec![0; 4]);
+    let dumped = dumped.open();
+    let dump = Dump::find(&dumped, None, None, 2).unwrap();
+    let audit = audit_files(&plan, &layer, &dump).unwrap();
+    let told: Vec<String> = audit.first.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "w2_bias rank 1: tensor is not in the plan",
+            "w13 rank 1: tensor has another size, wanted 4096, got 4095 bytes",
+            "w2_scale rank 1: tensor is missing",
+        ]
+    );
+    assert!(diagnose(&plan, &layer, &dump, &audit).unwrap().is_empty());
+}

@@ -1,0 +1,10 @@
+//! Checkpoints on disk: families of names, hostile files, and faults that an audit must name.
+
+#![cfg(feature = "cli")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod command;
+mod families;
+mod faults;
+mod hostile;
+mod invent;
