@@ -7,37 +7,34 @@ use crate::terms::{Bias, Extent, LayerKind, Place};
 /// What a plan under `rule` breaks without saying so; empty when all is well.
 pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut claim = |holds: bool, fault: String| {
+    // Sentences are made only of what does not hold: sweeps ask millions of times.
+    let mut claim = |holds: bool, fault: &dyn Fn() -> String| {
         if !holds {
-            faults.push(fault);
+            faults.push(fault());
         }
     };
     let d = plan.dims;
     let wrong = plan.fit == Fit::Wrong;
     // V-2, V-8: rows of w13 are whole halves of w2's width.
     let consistent = plan.w13_rows == d.halves.saturating_mul(plan.width_padded);
-    claim(
-        consistent || wrong,
+    claim(consistent || wrong, &|| {
         format!(
             "w13 has {} rows, w2 is {} wide",
             plan.w13_rows, plan.width_padded
-        ),
-    );
+        )
+    });
     let tail = plan.place == Place::Tail && d.halves == 2 && plan.order.interleave() == 0;
-    claim(
-        !tail || wrong || plan.width == plan.width_padded,
-        "gated halves share one tail".to_owned(),
-    );
+    claim(!tail || wrong || plan.width == plan.width_padded, &|| {
+        "gated halves share one tail".to_owned()
+    });
     // V-15: nothing real is cut off.
     let holds = plan.ranks.iter().all(|r| r.len <= plan.width_padded);
-    claim(
-        holds || wrong,
-        format!("a rank holds more than {} channels", plan.width_padded),
-    );
-    claim(
-        plan.hidden_padded >= d.h,
-        format!("hidden {} is cut to {}", d.h, plan.hidden_padded),
-    );
+    claim(holds || wrong, &|| {
+        format!("a rank holds more than {} channels", plan.width_padded)
+    });
+    claim(plan.hidden_padded >= d.h, &|| {
+        format!("hidden {} is cut to {}", d.h, plan.hidden_padded)
+    });
     // V-14: what the kernel is told cuts nothing real.
     let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(0);
     claim(
@@ -46,32 +43,31 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
                 && plan.width_computed <= plan.width_padded
                 && d.h <= plan.hidden_computed
                 && plan.hidden_computed <= plan.hidden_padded),
-        format!(
-            "the kernel computes {} of {fullest} real channels",
-            plan.width_computed
-        ),
+        &|| {
+            format!(
+                "the kernel computes {} of {fullest} real channels",
+                plan.width_computed
+            )
+        },
     );
     // V-6, V-7: scale grids.
     let formats = plan.weight.scale();
-    claim(
-        formats.is_some() == plan.w13_scale.is_some(),
-        "scales are planned for unscaled weights".to_owned(),
-    );
+    claim(formats.is_some() == plan.w13_scale.is_some(), &|| {
+        "scales are planned for unscaled weights".to_owned()
+    });
     if let (Some(f), Some(s13), Some(s2)) = (formats, plan.w13_scale, plan.w2_scale) {
         let wide = plan.width_padded.max(plan.width);
         let rows = blocks(f.rows, s13.row_block, wide);
-        claim(
-            s13.rows_padded == d.halves * rows,
+        claim(s13.rows_padded == d.halves * rows, &|| {
             format!(
                 "w13 has {} scale rows, not {} per half",
                 s13.rows_padded, rows
-            ),
-        );
+            )
+        });
         let cols = blocks(f.cols, s2.col_block, wide);
-        claim(
-            s2.cols_padded == cols,
-            format!("w2 has {} scale columns, not {cols}", s2.cols_padded),
-        );
+        claim(s2.cols_padded == cols, &|| {
+            format!("w2 has {} scale columns, not {cols}", s2.cols_padded)
+        });
         for (name, s, extent) in [
             ("w13 scale rows", s13, f.rows),
             ("w2 scale columns", s2, f.cols),
@@ -81,48 +77,45 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
         for (name, s) in [("w13", s13), ("w2", s2)] {
             claim(
                 s.rows_stored >= s.rows_padded && s.cols_stored >= s.cols_padded,
-                format!("{name}'s scale storage is smaller than its grid"),
+                &|| format!("{name}'s scale storage is smaller than its grid"),
             );
         }
     }
     // V-17: what the rule refuses is refused.
     for refusal in rule.refuse.iter().filter(|r| r.verdict == Verdict::Refused) {
         let refused = plan.fit >= Fit::Refused;
-        claim(
-            refused || !applies(&refusal.when, plan),
-            format!("refused by the rule, planned as {}", plan.fit.name()),
-        );
+        claim(refused || !applies(&refusal.when, plan), &|| {
+            format!("refused by the rule, planned as {}", plan.fit.name())
+        });
     }
     claim(
         plan.violations
             .iter()
             .all(|v| v.effect <= Effect::Note || plan.fit > Fit::Padded),
-        "a violation has no effect on the verdict".to_owned(),
+        &|| "a violation has no effect on the verdict".to_owned(),
     );
     let divides = d.i.is_multiple_of(plan.parallel.tp / plan.parallel.ep);
     let needs = matches!(
         plan.split,
         crate::terms::Split::Floor | crate::terms::Split::Error | crate::terms::Split::RankChunk
     );
-    claim(
-        divides || !needs || plan.fit >= Fit::Refused,
+    claim(divides || !needs || plan.fit >= Fit::Refused, &|| {
         format!(
             "{} does not divide, and is planned as {}",
             d.i,
             plan.fit.name()
-        ),
-    );
+        )
+    });
     let shared = d.e.is_multiple_of(plan.parallel.ep)
         || plan.layer.follows() != crate::terms::LayerKind::Routed;
-    claim(
-        shared || plan.fit >= Fit::Refused,
+    claim(shared || plan.fit >= Fit::Refused, &|| {
         format!(
             "{} experts over ep={} planned as {}",
             d.e,
             plan.parallel.ep,
             plan.fit.name()
-        ),
-    );
+        )
+    });
     faults
 }
 
@@ -139,7 +132,7 @@ fn grid_starts(
     plan: &Plan,
     s: &ScalePlan,
     extent: Extent,
-    claim: &mut impl FnMut(bool, String),
+    claim: &mut impl FnMut(bool, &dyn Fn() -> String),
 ) {
     let Extent::Block(source) = extent else {
         return;
@@ -152,21 +145,19 @@ fn grid_starts(
     } else {
         s.col_block
     };
-    claim(
-        local > 0 && source % local == 0,
-        format!("{name}: blocks of {local} do not tile blocks of {source}"),
-    );
+    claim(local > 0 && source % local == 0, &|| {
+        format!("{name}: blocks of {local} do not tile blocks of {source}")
+    });
     let straddles = plan.ranks.iter().any(|r| {
         let in_block = r.start % source;
         r.len > 0 && r.start % local.max(1) != 0 && in_block + r.len > source
     });
-    claim(
-        !straddles || plan.fit >= Fit::Unrepresentable,
+    claim(!straddles || plan.fit >= Fit::Unrepresentable, &|| {
         format!(
             "{name}: a rank starts inside a block and the plan is {}",
             plan.fit.name()
-        ),
-    );
+        )
+    });
 }
 
 /// The rule's own condition, evaluated on the plan; false where it asks what a plan does not hold.

@@ -104,6 +104,10 @@ fn bad_numbers_and_names_are_one_sentence() {
         &["did you mean `sglang.aiter.mxfp4`?"],
     );
     plan(&["--backend", "aitre"], &["did you mean `aiter`?"]);
+    plan(&["--arch", "sm91"], &["sm91", "sm90, xpu"]);
+    plan(&["--stack-version", "0.20"], &["STACK=VERSION", "vllm"]);
+    plan(&["--stack-version", "vlm=0.20"], &["did you mean `vllm`?"]);
+    plan(&["--stack-version", "vllm="], &["sglang=0.5.20"]);
     plan(&["--layer", "sharded"], &["shared"]);
     plan(&["--format", "yaml"], &["human, json, markdown"]);
     refused(&["run", "smok"], &["did you mean `smoke`?"]);
