@@ -4,9 +4,12 @@
 //! stable. Nothing here panics by intention: a failing claim is an [`Outcome`].
 
 use arbitrary::{Arbitrary, Unstructured};
-use padproof::audit::{Audit, Fault, audit_bytes as audit_of};
+use padproof::audit::{
+    Audit, AuditError, Fault, audit_bytes as audit_of, audit_files, diagnose, layer_shape,
+};
 use padproof::case::Case;
-use padproof::layout::{Map, for_each, for_each_storage_pad, map, roles};
+use padproof::checkpoint::{Checkpoint, Dump, Layer, TensorFile};
+use padproof::layout::{Map, for_each, for_each_storage_pad, logical_of, map, roles};
 use padproof::model;
 use padproof::plan::{Parallel, Plan, layers, plan, plan_layer};
 use padproof::property::{Trial, Verdict, find};
@@ -39,6 +42,7 @@ pub enum Body {
 /// Every target by name; `seeds/NAME/` holds its seeds.
 pub const ALL: &[(&str, Body)] = &[
     ("audit_bytes", Body::Bytes(audit_bytes)),
+    ("audit_file", Body::Bytes(audit_file)),
     ("case_text", Body::Bytes(case_text)),
     ("model_config", Body::Bytes(model_config)),
     ("pack_round_trip", Body::Case(pack_round_trip)),
@@ -310,4 +314,71 @@ fn disagreement(plan: &Plan, map: &Map, stored: &[u8], audit: &Audit) -> Option<
             plan.rule
         )
     })
+}
+
+/// Most ranks of a case that the file target takes: a plan of more costs more than it shows.
+const FILE_RANKS_MAX: u64 = 64;
+
+/// Any bytes are a safetensors file that can be audited against itself (`before.` against the rest,
+/// under the case of its metadata), or are refused in one sentence. A clean audit is checked once
+/// more, element by element.
+pub fn audit_file(bytes: &[u8]) -> Outcome {
+    let file = match TensorFile::from_bytes("input", bytes.to_vec()) {
+        Ok(file) => file,
+        Err(error) => return refused(&error),
+    };
+    let line = file.metadata().get("case").cloned().unwrap_or_default();
+    let Ok(case) = line.parse::<Case>() else {
+        return Outcome::Rejected;
+    };
+    let planned = plan(&case).ok().filter(|p| p.parallel.tp <= FILE_RANKS_MAX);
+    let Some(plan) = planned else {
+        return Outcome::Rejected;
+    };
+    match audited(&plan, &Checkpoint::of_file(file)) {
+        Err(error) => refused(&error),
+        Ok(None) => Outcome::Held,
+        Ok(Some(why)) => Outcome::Failed(format!("audit of a file of {case}: {why}")),
+    }
+}
+
+/// Where a clean audit and a visit of every element differ.
+fn audited(plan: &Plan, file: &Checkpoint) -> Result<Option<String>, AuditError> {
+    let layer = Layer::find(file, layer_shape(plan, false)?, None)?;
+    let dump = Dump::find(file, None, None, plan.ranks.len())?;
+    let audit = audit_files(plan, &layer, &dump)?;
+    let named = diagnose(plan, &layer, &dump, &audit)?;
+    if !audit.clean() {
+        return Ok(None);
+    }
+    if !named.is_empty() {
+        return Ok(Some(format!("clean, and {}", named[0].name)));
+    }
+    let shape = layer_shape(plan, false)?;
+    let logical = layer.read(0..shape.experts)?;
+    for tensor in &dump.tensors {
+        let map = map(plan, tensor.role, tensor.rank)?;
+        let experts = map.experts.physical_len();
+        if experts == 0 {
+            continue;
+        }
+        let stored = dump.read(tensor, map.dtype, 0..experts, experts)?;
+        let source = logical_of(&logical, tensor.role).map_or(&[][..], |t| t.bytes());
+        let wide = map.grid.bits.max(8) / 8;
+        let [_, rows, cols] = map.logical_shape();
+        let mut differing = 0;
+        for_each(&map, |_, at, place| {
+            let Some((e, r, c)) = place else { return };
+            let from = ((e * rows + r) * cols + c) * wide;
+            let code = map.grid.read(&stored, at).to_le_bytes();
+            differing += usize::from(source[from..from + wide] != code[..wide]);
+        });
+        if differing > 0 {
+            let name = &tensor.name;
+            return Ok(Some(format!(
+                "clean, but {differing} elements of {name} differ"
+            )));
+        }
+    }
+    Ok(None)
 }

@@ -15,6 +15,8 @@ use std::ops::Range;
 const WINDOW_BYTES: u64 = 64 << 20;
 /// Above this, one expert is not packed again and again.
 const EXPERT_BYTES_MAX: u64 = 1 << 30;
+/// Above this neither: every mutant packs every rank.
+const RANKS_MAX: usize = 1 << 10;
 
 /// Tensors of a dump with their bytes.
 type Held<'a> = Vec<(&'a Stored, Vec<u8>)>;
@@ -72,7 +74,7 @@ fn exact(
     audit: &Audit,
 ) -> Result<Vec<Diagnosis>, AuditError> {
     let bytes = expert_bytes(plan)?.max(1);
-    if bytes > EXPERT_BYTES_MAX {
+    if bytes > EXPERT_BYTES_MAX || plan.ranks.len() > RANKS_MAX {
         return Ok(Vec::new());
     }
     let experts = experts(plan, audit, bytes)?;

@@ -130,6 +130,9 @@ pub(super) struct AuditArgs {
     /// A scheme in place of a rule, in the words of a case line: pad=i128,order=up-gate
     #[arg(long, value_name = "SCHEME", conflicts_with = "rule")]
     pub(super) layout: Option<String>,
+    /// The rule as on this architecture: sm90, sm100, gfx950, cpu …
+    #[arg(long, value_name = "NAME")]
+    pub(super) arch: Option<String>,
     /// A rule file to load beside the shipped ones
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,

@@ -12,7 +12,7 @@ use crate::model::{self, Model};
 use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
 use crate::rule::Rules;
-use crate::run::ExitCode;
+use crate::run::{ExitCode, on_arch};
 use std::io::Write;
 
 /// Names of tensors that a note lists.
@@ -126,6 +126,7 @@ fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, Cli
         (Some(id), None) => rules.get(id)?,
         (None, None) => unreachable!("a rule or a layout is required"),
     };
+    let rule = &*on_arch(rule, args.arch.as_deref());
     if !rule.formats.contains(&routed.weight) {
         let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
         return Err(CliError::Usage(format!(

@@ -159,6 +159,25 @@ pub(super) fn w2_bias_on_every_rank(plan: &Plan, packed: &mut PackedInputs) -> b
     changed
 }
 
+/// facts/reports.md B64: weights are cut over the ranks, their scales are not: every rank has those
+/// of its group's first.
+pub(super) fn scales_not_cut(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let shards = usize::try_from(plan.parallel.tp / plan.parallel.ep).unwrap_or(1);
+    let mut changed = false;
+    for group in packed.ranks.chunks_mut(shards) {
+        let (first, rest) = group.split_at_mut(1);
+        for rank in rest {
+            for role in [Role::W13Scale, Role::W2Scale] {
+                if let Some(scale) = first[0].get(role) {
+                    changed |= rank.get(role) != Some(scale);
+                    rank.set(role, scale.clone());
+                }
+            }
+        }
+    }
+    changed
+}
+
 /// M21: zero up rows alone in the padding, garbage gate rows, swigluoai's up + 1, and w2's tail dirty.
 pub(super) fn only_up_rows_zero(plan: &Plan, packed: &mut PackedInputs) -> bool {
     if plan.activation != Activation::SwigluOai || plan.order != Order::GateUp {

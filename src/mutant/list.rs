@@ -67,6 +67,7 @@ pub const ALL: &[Mutant] = mutants! {
     "bias-pad-dirty", Bytes(bytes::bias_pad_dirty), [INERT], "M19", "the pad of w13's bias is not zero";
     "bias-and-w2-pad-dirty", Bytes(bytes::bias_and_w2_pad_dirty), [INERT], "M19", "a bias pad and w2 columns that are not zero";
     "w2-bias-on-every-rank", Bytes(bytes::w2_bias_on_every_rank), [IDENTITY, TP_SUM], "M20", "w2's bias is added once per rank";
+    "scales-not-cut", Bytes(bytes::scales_not_cut), [IDENTITY, INERT, SCALES], "facts/reports.md B64", "weights are cut over the ranks, their scales are not";
     "only-up-rows-zero", Bytes(bytes::only_up_rows_zero), [INERT], "M21", "zero up rows do not silence swigluoai, whose up gets + 1";
     "input-tail-stale", Bytes(bytes::input_tail_stale), [INERT], "M22", "stale workspace in the hidden tail of the input";
     "gate-global-for-up", Bytes(bytes::gate_global_for_up), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "gate's global scale used for up";

@@ -114,7 +114,7 @@ pub(super) fn at_versions<'q>(
 }
 
 /// The rule as it is on one architecture.
-pub(super) fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
+pub fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
     match arch {
         Some(arch) if rule.arch != [arch] => {
             let mut narrowed = rule.clone();

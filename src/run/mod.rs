@@ -22,6 +22,7 @@ mod survey;
 mod table;
 
 pub use advice::{ADVICE_TP_MAX, Advice, Instead, RuleAdvice, Way, usable};
+pub use candidates::on_arch;
 pub use check::{SUBJECT, check, shrink};
 pub use counts::{Counts, Group, Kind};
 pub use coverage::{COVERAGE, Coverage};

@@ -1,6 +1,6 @@
 //! `padproof audit` as a user meets it.
 
-use crate::invent::{Invented, QWEN, after, before, made, parameter};
+use crate::invent::{Family, Invented, QWEN, after, before, made, parameter};
 use padproof::layout::{PackedInputs, pack_layer};
 use padproof::plan::Role;
 use serde_json::{Value, json};
@@ -163,6 +163,19 @@ fn metadata_say_rank_ranks_and_layer() {
     );
     let out = scene.audit(&path, &["--rule", RULE, "--tp", "2", "--rank", "0"]);
     assert_eq!(out.status.code(), Some(1), "rank 1 is not rank 0");
+}
+
+#[test]
+fn both_sides_may_lie_in_one_file() {
+    let scene = Scene::new();
+    let (case, _, logical) = made(LINE);
+    let mut file = after(&scene.packed, &[0, 1]);
+    for (name, dtype, shape, bytes) in before(&case, &logical, Family::Bare, "").tensors {
+        file.add(format!("before.{name}"), dtype, &shape, bytes);
+    }
+    let path = scene.write("both.safetensors", &file);
+    let out = audit(&path, &path, &["--rule", RULE, "--tp", "2"]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn one_tensor_a_projection_and_expert() {
         "e=2,h=256,i=384,tp=2,w=fp8-block,pad=i256,fill=wild",
         "e=2,h=64,i=44,tp=2,w=fp8,rule=sglang.flashinfer_cutlass.fp8,fill=wild",
         "e=2,h=64,i=44,w=fp8-channel,pad=i16,fill=wild",
-        "e=4,h=64,i=96,tp=4,ep=2,w=nvfp4,pad=i64,order=up-gate,store=128x4,fill=wild",
+        "e=4,h=64,i=96,tp=4,ep=2,w=nvfp4,bias=both,pad=i64,order=up-gate,store=128x4,fill=wild",
         "e=2,h=64,i=96,w=mxfp4,pad=i128,order=int1,fill=wild",
         "e=2,h=64,i=96,w=mxfp8,pad=i128,fill=wild",
         "e=2,h=64,i=96,w=int4-g32,pad=i64,fill=wild",

@@ -1,6 +1,9 @@
 //! No file is trusted: each of these is one sentence that names the file, the tensor and the value.
 
-use padproof::checkpoint::{Checkpoint, TensorFile};
+use crate::invent::{Family, Invented, after, before, made};
+use padproof::audit::{audit_files, diagnose, layer_shape};
+use padproof::checkpoint::{Checkpoint, Dump, Layer, TensorFile};
+use padproof::layout::pack_layer;
 use std::path::Path;
 
 fn file(header: &str, data: usize) -> Vec<u8> {
@@ -142,4 +145,60 @@ fn a_file_that_shrinks_while_it_is_read_is_an_error() {
         .unwrap();
     let error = checkpoint.data("w", 0..64).unwrap_err().to_string();
     assert!(error.contains("w.safetensors"), "{error}");
+}
+
+/// Both sides of a layer in one file, as the fuzz target `audit_file` takes them.
+fn both(line: &str) -> Invented {
+    let (case, plan, logical) = made(line);
+    let packed = pack_layer(&plan, &logical).unwrap();
+    let ranks: Vec<usize> = (0..plan.ranks.len()).collect();
+    let mut file = after(&packed, &ranks);
+    for (name, dtype, shape, bytes) in before(&case, &logical, Family::Bare, "").tensors {
+        file.add(format!("before.{name}"), dtype, &shape, bytes);
+    }
+    file.metadata.insert("case".to_owned(), line.to_owned());
+    file
+}
+
+const TINY: &str = "t=0,e=2,k=1,h=4,i=3,tp=2,w=fp8,pad=i4,bias=both,fill=wild";
+
+#[test]
+fn no_changed_byte_of_a_file_makes_it_panic() {
+    let (_, plan, _) = made(TINY);
+    let whole = both(TINY).bytes();
+    let mut heard = std::collections::BTreeSet::new();
+    let mut audit = |bytes: Vec<u8>| {
+        let told = (|| {
+            let file = Checkpoint::of_file(TensorFile::from_bytes("bad", bytes)?);
+            let layer = Layer::find(&file, layer_shape(&plan, false).unwrap(), None)?;
+            let dump = Dump::find(&file, None, None, 2)?;
+            let audit = audit_files(&plan, &layer, &dump).map_err(|e| e.to_string());
+            let named = audit
+                .as_ref()
+                .is_ok_and(|audit| diagnose(&plan, &layer, &dump, audit).is_ok());
+            Ok::<_, padproof::checkpoint::CheckpointError>(match audit {
+                Ok(audit) => format!("clean: {} {named}", audit.clean()),
+                Err(error) => error,
+            })
+        })();
+        let text = told.unwrap_or_else(|error| error.to_string());
+        assert!(
+            !text.chars().any(char::is_control) && text.len() < 600,
+            "{text}"
+        );
+        heard.insert(text);
+    };
+    for at in 0..whole.len() {
+        for change in [b'9', b'"', b'\\', 0x00, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] = change;
+            audit(bytes);
+        }
+        audit(whole[..at].to_vec());
+    }
+    assert!(
+        heard.contains("clean: true true") && heard.len() > 100,
+        "{}",
+        heard.len()
+    );
 }
