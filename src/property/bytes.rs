@@ -29,8 +29,8 @@ pub(super) fn pad_is_inert(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             );
             let wanted = "logical elements and inert padding".to_owned();
             return Ok(Finding {
-                differing: found.differing as u64,
-                total: (found.elements + found.pads) as u64,
+                differing: found.differing,
+                total: found.elements + found.pads,
                 first: lines.into_iter().take(10).collect(),
                 ..fact(NAME, case, place, wanted, actual)
             }
