@@ -5,7 +5,8 @@
 
 use padproof::property::{Finding, Tier, Vacuous, Verdict};
 use padproof::report::{
-    Concise, Human, Json, Jsonl, Junit, Verbosity, plan_human, plan_markdown, table_csv,
+    Concise, Human, Json, Jsonl, Junit, Verbosity, plan_human, plan_markdown, plan_tensors,
+    table_csv,
 };
 use padproof::rule::Rules;
 use padproof::run::{
@@ -207,7 +208,17 @@ fn plans_for_people() {
     plan_markdown(&found, &mut out).unwrap();
     snapshot("plan@markdown", &plain(std::mem::take(&mut out)));
     table_csv(&Table::of(&[found]), &mut out).unwrap();
-    snapshot("plan@csv", &plain(out));
+    snapshot("plan@csv", &plain(std::mem::take(&mut out)));
+    // Packed, cut in whole blocks, padded on both axes, up rows first: the last rank is short.
+    let gpt = padproof::model::load("gpt-oss-120b").unwrap();
+    let one = Query {
+        rule: Some("vllm.cutlass.mxfp4"),
+        advice: false,
+        ..query
+    };
+    let found = survey(&gpt, Rules::builtin(), &one).unwrap();
+    plan_tensors(&found, 7, None, &mut out).unwrap();
+    snapshot("plan@tensors", &plain(out));
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(super) enum Command {
     Explain(ExplainArgs),
     /// Shows a case's plan, a rule, or a model's facts
     Show(ShowArgs),
-    /// Finds the smallest case that still fails
+    /// Finds the smallest case that still fails: exit 0 with it, 1 if the case does not fail
     Shrink(CheckArgs),
     /// Runs the case lines of files
     Replay(ReplayArgs),
@@ -60,7 +60,13 @@ pub(super) enum Command {
     Doctor,
 }
 
+/// What ends `plan` with which code.
+const PLAN_EXIT: &str = "Exit codes: 0 planned; 1 a plan that --rule or --backend chose is refused, \
+unrepresentable or wrong (of historical and proposed rules only one named by its whole id counts; unknown, slow \
+and padded do not); 2 could not plan. Without --rule and --backend, and with --all, it is never 1.";
+
 #[derive(Debug, Args)]
+#[command(after_help = PLAN_EXIT)]
 pub(super) struct PlanArgs {
     /// A config.json, a directory that holds one, or a built-in model's name
     #[arg(value_name = "CONFIG_OR_NAME", required_unless_present = "all")]
@@ -89,7 +95,7 @@ pub(super) struct PlanArgs {
     /// Plan for this version of a stack, not the newest that was read; repeatable
     #[arg(long, value_name = "STACK=VERSION", value_parser = super::values::stack_version)]
     pub(super) stack_version: Vec<StackVersion>,
-    /// A rule file to load beside the shipped ones
+    /// A rule file to load beside the shipped ones (see docs/rule-file.md)
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
     /// Plan as if the routed experts were stored in this format (see `padproof list formats`)
@@ -98,6 +104,17 @@ pub(super) struct PlanArgs {
     /// Only this part of the model: routed, shared, dense or draft
     #[arg(long, value_name = "PART")]
     pub(super) layer: Option<LayerKind>,
+    /// Show what a loader makes of each plan: tensors, bytes, where halves and pads lie
+    #[arg(long, conflicts_with = "all")]
+    pub(super) tensors: bool,
+    /// The rank whose tensors are shown, 0 if left out
+    #[arg(
+        long,
+        value_name = "K",
+        requires = "tensors",
+        allow_negative_numbers = true
+    )]
+    pub(super) rank: Option<usize>,
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub(super) format: PlanFormat,
@@ -197,6 +214,9 @@ pub(super) struct ListArgs {
     /// For cases: the suite, smoke if left out
     #[arg(value_name = "SUITE")]
     pub(super) suite: Option<String>,
+    /// For rules: a rule file to load beside the shipped ones (see docs/rule-file.md)
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
 }
 
 /// What can be listed.
@@ -229,9 +249,12 @@ pub(super) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
-    /// A case line, a rule's id, or a model
+    /// A case line (see docs/case-line.md), a rule's id, or a model
     #[arg(value_name = "CASE|RULE|MODEL")]
     pub(super) what: String,
+    /// A rule file to load beside the shipped ones (see docs/rule-file.md)
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -239,7 +262,7 @@ pub(super) struct CheckArgs {
     /// A property of `padproof list properties`
     #[arg(value_name = "PROPERTY")]
     pub(super) property: String,
-    /// A case line
+    /// A case line (see docs/case-line.md)
     #[arg(value_name = "CASE")]
     pub(super) case: String,
 }
@@ -257,11 +280,12 @@ pub(super) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// A shipped suite or one of its entries, a suite file or FILE::ENTRY, a file of case lines, or
-    /// a case line
+    /// A shipped suite or one of its entries, a suite file (see docs/suite-file.md) or FILE::ENTRY,
+    /// a file of case lines, or a case line (see docs/case-line.md)
     #[arg(value_name = "SUITE|CASE")]
     pub(super) what: Vec<String>,
-    /// Plant every mutant instead, and print which property catches it
+    /// Plant every mutant instead, and print which property catches it; takes cases, --seed and
+    /// --format
     #[arg(long)]
     pub(super) mutants: bool,
     #[command(flatten)]

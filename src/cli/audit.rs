@@ -98,14 +98,8 @@ fn model(args: &AuditArgs) -> Result<Model, CliError> {
 /// The plan of the routed experts; one that does not run has no bytes to audit.
 fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, CliError> {
     let routed = layers(model, 1).swap_remove(0);
-    let mine;
-    let rules = match &args.rules {
-        Some(path) => {
-            mine = Rules::builtin().clone().with(Rules::load(path)?);
-            &mine
-        }
-        None => Rules::builtin(),
-    };
+    let loaded = super::select::rules(args.rules.as_deref())?;
+    let rules: &Rules = &loaded;
     let spelled;
     let rule = match (&args.rule, &args.layout) {
         (_, Some(scheme)) => {

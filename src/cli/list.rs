@@ -4,6 +4,7 @@
 
 use super::args::{ListArgs, Listed};
 use super::error::CliError;
+use super::select::rules as loaded;
 use crate::model;
 use crate::mutant::{self, Mutant};
 use crate::property;
@@ -20,9 +21,14 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
             "unexpected `{extra}`: only `list cases` takes a suite"
         )));
     }
+    if args.rules.is_some() && args.what != Listed::Rules {
+        return Err(CliError::Usage(
+            "only `list rules` takes --rules".to_owned(),
+        ));
+    }
     let rows: Vec<[String; 2]> = match args.what {
         Listed::Models => models(),
-        Listed::Rules => rules(),
+        Listed::Rules => rules(loaded(args.rules.as_deref())?.as_ref()),
         Listed::Properties => property::ALL
             .iter()
             .map(|p| [p.name.to_owned(), p.meaning.to_owned()])
@@ -69,7 +75,7 @@ fn models() -> Vec<[String; 2]> {
     model::builtin().iter().map(row).collect()
 }
 
-fn rules() -> Vec<[String; 2]> {
+fn rules(rules: &Rules) -> Vec<[String; 2]> {
     let row = |rule: &crate::rule::Rule| {
         let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
         let status = rule.status.name();
@@ -80,7 +86,7 @@ fn rules() -> Vec<[String; 2]> {
         let text = format!("{status} {} ({}){wrong}", rule.version, formats.join(", "));
         [rule.id.clone(), text]
     };
-    Rules::builtin().iter().map(row).collect()
+    rules.iter().map(row).collect()
 }
 
 fn format(format: WeightFormat) -> [String; 2] {

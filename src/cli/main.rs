@@ -8,13 +8,17 @@ use super::error::CliError;
 use super::output::{complain, stdout};
 use super::{audit, check, diff, doctor, explain, list, plan, run, show};
 use crate::run::ExitCode;
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 use std::io::{self, Write};
 
 /// Runs the command of the process's arguments and environment.
 pub fn main() -> std::process::ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = Arguments::command().try_get_matches().and_then(|matches| {
+        run::idle_beside_mutants(&matches)?;
+        Arguments::from_arg_matches(&matches)
+    });
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error).into(),
     };

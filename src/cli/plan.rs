@@ -6,11 +6,12 @@ use super::args::{PlanArgs, PlanFormat};
 use super::environment::{Environment, rule_switches};
 use super::error::CliError;
 use crate::model::{self, Model};
-use crate::plan::Parallel;
+use crate::plan::{Fit, Parallel};
 use crate::report::{
-    plan_human, plan_json, plan_markdown, table_csv, table_human, table_json, table_markdown,
+    plan_human, plan_json, plan_markdown, plan_tensors, table_csv, table_human, table_json,
+    table_markdown,
 };
-use crate::rule::Rules;
+use crate::rule::{Rules, Status};
 use crate::run::{ExitCode, Query, RANKS, Survey, Table, survey_replicas};
 use std::io::Write;
 
@@ -22,14 +23,8 @@ pub(super) fn plan(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let mine;
-    let rules = match &args.rules {
-        Some(path) => {
-            mine = Rules::builtin().clone().with(Rules::load(path)?);
-            &mine
-        }
-        None => Rules::builtin(),
-    };
+    let loaded = super::select::rules(args.rules.as_deref())?;
+    let rules: &Rules = &loaded;
     let models = models(args)?;
     let switches = rule_switches(rules);
     let query = Query {
@@ -58,12 +53,17 @@ pub(super) fn plan(
     let [model] = models.as_slice() else {
         unreachable!("a model is required without --all");
     };
+    if args.tensors && (ranks.len() > 1 || args.format != PlanFormat::Human) {
+        return Err(CliError::Usage(
+            "--tensors shows one --tp to people; --format json holds the tensors of every plan anyway".to_owned(),
+        ));
+    }
     let one = |tp: &u64| {
         let parallel = Parallel {
             tp: *tp,
             ep: args.ep,
         };
-        let advice = ranks.len() == 1;
+        let advice = ranks.len() == 1 && !args.tensors;
         survey_replicas(
             model,
             rules,
@@ -77,16 +77,43 @@ pub(super) fn plan(
     };
     let surveys = ranks.iter().map(one).collect::<Result<Vec<Survey>, _>>()?;
     match (surveys.as_slice(), args.format) {
-        ([survey], PlanFormat::Human) => plan_human(survey, environment.columns, out)?,
+        ([survey], PlanFormat::Human) => {
+            let rank = args.tensors.then(|| rank(args, survey)).transpose()?;
+            plan_human(survey, environment.columns, out)?;
+            if let Some(rank) = rank {
+                plan_tensors(survey, rank, environment.columns, out)?;
+            }
+        }
         ([survey], PlanFormat::Json) => plan_json(survey, out)?,
         ([survey], PlanFormat::Markdown) => plan_markdown(survey, out)?,
         (several, format) => write(&Table::of(several), format, environment, out)?,
     }
-    Ok(if surveys.iter().any(|survey| survey.named_fails) {
+    let fails =
+        |survey: &Survey| survey.named_fails || args.backend.is_some() && current_fails(survey);
+    Ok(if surveys.iter().any(fails) {
         ExitCode::Failed
     } else {
         ExitCode::Passed
     })
+}
+
+/// Whether a current rule does not run the model.
+fn current_fails(survey: &Survey) -> bool {
+    let fails = |fit| matches!(fit, Fit::Refused | Fit::Unrepresentable | Fit::Wrong);
+    let mut plans = survey.plans.iter();
+    plans.any(|one| one.status == Status::Current && fails(one.plan.fit))
+}
+
+/// The rank to be shown, which every plan has.
+fn rank(args: &PlanArgs, survey: &Survey) -> Result<usize, CliError> {
+    let rank = args.rank.unwrap_or(0);
+    let ranks = survey.plans.iter().map(|one| one.plan.ranks.len()).min();
+    match ranks.filter(|ranks| rank >= *ranks) {
+        None => Ok(rank),
+        Some(ranks) => Err(CliError::Usage(format!(
+            "--rank {rank}: the plans have {ranks} ranks, from 0 on"
+        ))),
+    }
 }
 
 /// The model that is named, else every built-in one; in another format where that is asked for.

@@ -19,6 +19,9 @@ use crate::run::{
     jobs, matrix, matrix_cases,
 };
 use crate::suite::Expect;
+use clap::ArgMatches;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -259,6 +262,42 @@ fn explain(settings: &Settings<'_>) {
         number(settings.max_fail, "all"),
         settings.shrink
     ));
+}
+
+/// Refuses what `run --mutants` would ignore, if it was typed: variables may be set for other runs.
+pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Error> {
+    const IDLE: [&str; 16] = [
+        "property",
+        "subject",
+        "filter",
+        "no_cases",
+        "tier",
+        "cases",
+        "time",
+        "start",
+        "profile",
+        "max_fail",
+        "no_shrink",
+        "jobs",
+        "export",
+        "quiet",
+        "verbose",
+        "canonical",
+    ];
+    let Some(("run", run)) = matches.subcommand() else {
+        return Ok(());
+    };
+    let typed = |id: &&str| run.value_source(id) == Some(ValueSource::CommandLine);
+    match IDLE.iter().find(|id| run.get_flag("mutants") && typed(id)) {
+        None => Ok(()),
+        Some(id) => Err(clap::Error::raw(
+            ErrorKind::ArgumentConflict,
+            format!(
+                "--{} does nothing beside --mutants, which takes cases, --seed and --format",
+                id.replace('_', "-")
+            ),
+        )),
+    }
 }
 
 /// Plants every mutant: on the cases named, else on those that the tests use.

@@ -8,9 +8,11 @@ use super::list::builtin;
 use crate::case::Case;
 use crate::plan::plan;
 use crate::property::{ALL, Needs, Property, find};
+use crate::rule::Rules;
 use crate::run::SUBJECT;
 use crate::suite::{self, Suite};
 use crate::terms::nearest;
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
@@ -113,6 +115,15 @@ impl Selected {
         self.suites.push(suite);
         Ok(())
     }
+}
+
+/// The shipped rules, and those of a file beside them.
+pub(super) fn rules(file: Option<&Path>) -> Result<Cow<'static, Rules>, CliError> {
+    let shipped = Rules::builtin();
+    Ok(match file {
+        None => Cow::Borrowed(shipped),
+        Some(path) => Cow::Owned(shipped.clone().with(Rules::load(path)?)),
+    })
 }
 
 fn open(path: &Path) -> Result<String, CliError> {

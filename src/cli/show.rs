@@ -4,28 +4,39 @@
 
 use super::args::ShowArgs;
 use super::error::CliError;
-use crate::case::Case;
+use super::select::rules;
+use crate::case::{Case, Scheme};
 use crate::model::{self, Model};
-use crate::plan::plan;
+use crate::plan::{PlanError, plan, plan_under};
 use crate::report::{plain, tensors_human};
-use crate::rule::{Granule, Rule, Rules};
+use crate::rule::{Granule, Rule, RuleError, Rules};
 use crate::run::ExitCode;
 use std::io::{self, Write};
 
 pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let what = args.what.as_str();
+    let loaded = rules(args.rules.as_deref())?;
+    let rules: &Rules = &loaded;
     if what.contains('=') && !std::path::Path::new(what).exists() {
         let case: Case = what.parse()?;
-        let plan = plan(&case)?;
+        let plan = match &case.scheme {
+            Scheme::Rule(id) => {
+                let unknown = |e: RuleError| PlanError::UnknownRule {
+                    sentence: e.to_string(),
+                };
+                plan_under(&case, rules.get(id).map_err(unknown)?)?
+            }
+            Scheme::Spelled(_) => plan(&case)?,
+        };
         writeln!(out, "{case:#}")?;
         tensors_human(&plan, out)?;
-    } else if let Ok(rule) = Rules::builtin().get(what) {
+    } else if let Ok(rule) = rules.get(what) {
         show_rule(rule, out)?;
     } else {
         let rule_like = what.matches('.').count() >= 2 && !std::path::Path::new(what).exists();
         if rule_like && !what.contains('/') {
             // Three dotted words are a rule's id: its own sentence names the nearest.
-            Rules::builtin().get(what)?;
+            rules.get(what)?;
         }
         show_model(&model::load(what)?, out)?;
     }

@@ -35,7 +35,10 @@ pub fn matrix_human(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
     for line in lines(&rows) {
         writeln!(out, "{line}")?;
     }
-    writeln!(out)?;
+    writeln!(
+        out,
+        "\na number: cases until it was caught; `.`: planted, not seen; blank: changed nothing\n"
+    )?;
     for row in matrix.rows.iter().filter(|row| !row.unmet.is_empty()) {
         writeln!(
             out,

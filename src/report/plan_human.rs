@@ -4,6 +4,7 @@
 
 use super::advice;
 use super::grid::{grid, sentence};
+use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
 use super::words::{facts, percent, plain};
@@ -63,14 +64,6 @@ fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn change(from: u64, to: u64) -> String {
-    if from == to {
-        from.to_string()
-    } else {
-        format!("{from} -> {to}")
-    }
-}
-
 /// A rule's id, with what a reader must know about it before anything else.
 fn label(one: &Surveyed) -> String {
     let mark = match (one.status, one.auto) {
@@ -98,7 +91,7 @@ fn rows(plans: &[Surveyed], width: Option<usize>, out: &mut dyn Write) -> io::Re
             label(one),
             plan.layer.to_string(),
             plan.fit.name().to_owned(),
-            change(plan.width, plan.width_padded),
+            shares::width(plan),
             change(plan.dims.h, plan.hidden_padded),
             percent(plan.overhead_millionths),
             plan.violations.first().map_or(String::new(), short),
@@ -169,7 +162,7 @@ pub fn tensors_human(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         "{}  {}  width {}  hidden {}  overhead {}",
         plan.rule,
         fit_word(plan.fit),
-        change(plan.width, plan.width_padded),
+        shares::width(plan),
         change(plan.dims.h, plan.hidden_padded),
         percent(plan.overhead_millionths)
     )?;

@@ -3,6 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice;
+use super::shares::shares;
 use super::words::{facts, percent, plain};
 use crate::run::Survey;
 use std::io::{self, Write};
@@ -31,9 +32,10 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for one in &survey.plans {
         let plan = &one.plan;
+        let shares = shares(plan).map_or(String::new(), |shares| format!(" ({shares})"));
         writeln!(
             out,
-            "| `{}` | {} | {} | {} | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {}{shares} | {} | {} | {} |",
             plan.rule,
             plan.layer,
             plan.fit.name(),

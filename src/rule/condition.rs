@@ -11,7 +11,12 @@ use serde::Deserialize;
 /// `per-token`, `arch` and `option` are facts of a run that no config tells: where they would
 /// change the plan it is `unknown`, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    default,
+    expecting = "a table of conditions, such as { gated = true }"
+)]
 pub struct Condition {
     /// Gated or not.
     pub gated: Option<bool>,
@@ -79,7 +84,11 @@ pub enum GranuleUnit {
 
 /// An alignment of one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table such as { align = 16 }"
+)]
 pub struct Granule {
     /// Multiple to round up to.
     #[serde(default = "one")]
@@ -132,7 +141,11 @@ pub enum Verdict {
 
 /// A condition under which the backend refuses, slows down or goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table with the keys when, verdict and why"
+)]
 pub struct Refusal {
     /// When.
     pub when: Condition,
@@ -145,7 +158,11 @@ pub struct Refusal {
 /// A limit on the tokens of one batch: it changes from step to step, so it is told beside the
 /// verdict and does not change it (facts/reports.md B98).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table with the keys tokens-min and why"
+)]
 pub struct Limit {
     /// Fewest tokens of an expert's batch.
     pub tokens_min: u64,

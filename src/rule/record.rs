@@ -77,7 +77,12 @@ pub enum PadValue {
 
 /// Fill of each kind of tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    default,
+    expecting = "a table of the keys weight, scale, bias and activation"
+)]
 pub struct Fills {
     /// Weights.
     pub weight: PadValue,
@@ -102,7 +107,12 @@ pub enum Count {
 
 /// How scales follow the padding (facts/upstream-padding.md 5, field 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    default,
+    expecting = "a table of the keys refine, count and columns"
+)]
 pub struct ScaleRule {
     /// A shard that begins inside a block may repeat scales on a finer grid.
     pub refine: bool,
@@ -135,7 +145,11 @@ pub enum Sizes {
 
 /// A wider row stride that is never multiplied (facts/upstream-padding.md 1.1 S18).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table with the key env"
+)]
 pub struct Stride {
     /// The environment variable that switches it on.
     pub env: String,
@@ -162,7 +176,11 @@ pub enum Rounding {
 /// What a kernel is told at run time, so that padding is not multiplied
 /// (facts/upstream-padding.md 5, field 10).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table with the key rounding"
+)]
 pub struct Valid {
     /// When; the first entry whose condition holds is used.
     #[serde(default)]
@@ -183,7 +201,11 @@ pub struct Valid {
 
 /// A split for layers that a model's own loader places.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table with the keys when and split"
+)]
 pub struct Loader {
     /// Which layers.
     pub when: Condition,
@@ -205,7 +227,11 @@ pub enum BiasShare {
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table that describes a rule"
+)]
 pub struct Rule {
     /// `stack.backend.format[.variant]`, lower case.
     pub id: String,
@@ -346,7 +372,11 @@ fn low() -> Nibble {
 
 /// Which backend a stack's `auto` takes for a model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table that describes a choice"
+)]
 pub struct Auto {
     /// The stack.
     pub stack: String,

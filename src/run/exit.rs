@@ -9,7 +9,8 @@ use super::{Ended, Outcome};
 pub enum ExitCode {
     /// 0: everything that ran passed; skips are allowed. Also a closed pipe.
     Passed,
-    /// 1: at least one failure; or a rule named with `--rule` does not run the model.
+    /// 1: at least one failure; of `plan`, a rule chosen with `--rule` or `--backend` does not run the
+    /// model; of `diff`, the tables differ; of `shrink`, the case does not fail.
     Failed,
     /// 2: could not run: bad arguments, bad files, or the harness itself broke.
     Broken,

@@ -12,7 +12,10 @@ use toml::Spanned;
 pub(super) const ENTRY_KEYS: &[&str] = &["name", "line", "expect", "why", "link", "properties"];
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "tables suite, case, sweep, plan and rule"
+)]
 pub(super) struct RawSuite {
     pub(super) suite: Spanned<RawHead>,
     #[serde(default)]
@@ -28,7 +31,7 @@ pub(super) struct RawSuite {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of what holds for the suite")]
 pub(super) struct RawHead {
     pub(super) name: String,
     pub(super) about: Option<String>,
@@ -40,7 +43,7 @@ pub(super) struct RawHead {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table that describes a case")]
 pub(super) struct RawCase {
     pub(super) name: String,
     pub(super) line: String,
@@ -52,7 +55,7 @@ pub(super) struct RawCase {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table that describes a plan")]
 pub(super) struct RawPlan {
     pub(super) name: String,
     pub(super) model: RawModel,
@@ -89,7 +92,10 @@ pub(super) enum RawModel {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table of what the plan must say, such as { verdict = \"padded\" }"
+)]
 pub(super) struct RawPlanExpect {
     pub(super) verdict: Option<OneOrMany<String>>,
     pub(super) width: Option<u64>,

@@ -169,3 +169,22 @@ fn huge_cases_are_answered_not_allocated() {
         refused(args, &["does not fit 64 bits"]);
     }
 }
+
+#[test]
+fn sentences_about_files_name_no_type_of_the_program() {
+    let folder = Folder::new();
+    let suite = folder.file(
+        "suite.toml",
+        "[suite]\nname = \"s\"\n[[plan]]\nname = \"p\"\nmodel = \"GLM-4.7\"\nexpect = \"padded\"\n",
+    );
+    refused(
+        &["run", &suite],
+        &["expected a table of what the plan must say"],
+    );
+    let rules = folder.file(
+        "rules.toml",
+        "[[rule]]\nid = \"a.b.c\"\nintermediate = [16]\n",
+    );
+    let args = ["plan", "GLM-4.7", "--rules", &rules];
+    refused(&args, &["expected a table such as { align = 16 }"]);
+}

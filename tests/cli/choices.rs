@@ -1,6 +1,6 @@
-//! Plans for another version of a stack, and for one architecture.
+//! Plans for another version of a stack, for one architecture or backend, and for one rank.
 
-use crate::{ends, text};
+use crate::{ends, refused, text};
 
 #[test]
 fn another_version_is_planned_by_the_rule_that_held_then_or_left_open() {
@@ -41,4 +41,69 @@ fn an_architecture_settles_what_turns_on_it() {
         !new.contains("PP119") && new.contains("384 -> 512"),
         "{new}"
     );
+}
+
+/// facts/upstream-padding.md 1.10: 1536 in strides of 256 leaves ranks 6 and 7 of 8 empty.
+#[test]
+fn a_loader_is_told_what_each_rank_holds() {
+    let args = [
+        "plan",
+        "Qwen3-235B-A22B",
+        "--weights",
+        "fp8-block",
+        "--tp",
+        "8",
+    ];
+    let args = [
+        &args[..],
+        &["--rule", "sglang.aiter.fp8", "--tensors", "--rank"],
+    ]
+    .concat();
+    let shown = text(&ends(&[&args[..], &["7"]].concat(), 0).stdout);
+    for line in [
+        "192 -> 256 (stride: 6 x 256, 2 x 0)",
+        "channels 1536..1536 of 1536, experts 0..128 of 128",
+        "w13           e4m3   128 x 512 x 4096  as shape  128 x 0 x 4096  268435456",
+        "w2 columns: pad 0..256",
+    ] {
+        assert!(shown.contains(line), "no `{line}` in\n{shown}");
+    }
+    refused(&[&args[..], &["8"]].concat(), &["the plans have 8 ranks"]);
+    let gpt = [
+        "plan",
+        "gpt-oss-120b",
+        "--tp",
+        "8",
+        "--rule",
+        "vllm.cutlass.mxfp4",
+        "--tensors",
+        "--rank",
+        "7",
+    ];
+    let shown = text(&ends(&gpt, 0).stdout);
+    for line in [
+        "384 (ceil-block: 7 x 384, 1 x 192)",
+        "128 x 768 x 1472 bytes",
+        "w13 rows up-gate, pads per-half",
+        "even columns in the low nibble",
+        "w13 rows: up 0..192, pad 192..384, gate 384..576, pad 576..768",
+        "w13 columns: real 0..2880, pad 2880..2944",
+    ] {
+        assert!(shown.contains(line), "no `{line}` in\n{shown}");
+    }
+}
+
+#[test]
+fn a_backend_chosen_counts_like_a_rule() {
+    let args = [
+        "plan",
+        "Qwen3-235B-A22B",
+        "--weights",
+        "fp8-block",
+        "--tp",
+        "8",
+        "--backend",
+    ];
+    ends(&[&args[..], &["triton"]].concat(), 1);
+    ends(&[&args[..], &["aiter"]].concat(), 0);
 }

@@ -317,3 +317,18 @@ fn the_reproducer_of_a_users_plan_entry_can_be_pasted() {
     );
     refused(&["run", "nowhere.toml::mine/wrong"], &["nowhere.toml"]);
 }
+
+#[test]
+fn what_mutants_would_ignore_is_refused() {
+    for (flags, name) in [
+        (&["-p", "tp-sum"][..], "--property"),
+        (&["-s", "cpu"], "--subject"),
+        (&["-f", "i=4"], "--filter"),
+        (&["-j", "2"], "--jobs"),
+        (&["-n", "3"], "--cases"),
+        (&["--export", "json=x.json"], "--export"),
+    ] {
+        let said = format!("{name} does nothing beside --mutants");
+        refused(&[&["run", "--mutants"], flags].concat(), &[&said]);
+    }
+}

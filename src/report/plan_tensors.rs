@@ -1,0 +1,223 @@
+//! Writes what a loader must make of one rank of each plan: every tensor's shape and bytes, and
+//! where its halves and pads lie.
+//!
+//! It must not derive a size: shapes are the plan's, places the layout's. Layer 10.
+
+use super::grid::sentence;
+use super::style::{fit_word, lines, table};
+use crate::layout::{Axis, Map, map};
+use crate::num::Dtype;
+use crate::plan::{Plan, RankPlan, Role, TensorPlan};
+use crate::run::Survey;
+use crate::terms::Storage;
+use std::io::{self, Write};
+
+/// Ranges of one axis that are written out; of more, these and how many there are.
+const RANGES_MAX: usize = 6;
+
+/// Writes one rank of every plan of the survey: its share, its tensors, the ranges of their axes.
+///
+/// # Errors
+/// Those of the stream.
+pub fn plan_tensors(
+    survey: &Survey,
+    rank: usize,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for one in &survey.plans {
+        let plan = &one.plan;
+        if let Some(share) = plan.ranks.get(rank) {
+            one_rank(plan, share, rank, width, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_rank(
+    plan: &Plan,
+    share: &RankPlan,
+    rank: usize,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "\n{}, {} layer, rank {rank} of {}: {}\n  channels {} of {}, experts {} of {}",
+        plan.rule,
+        plan.layer,
+        plan.ranks.len(),
+        fit_word(plan.fit),
+        range(share.start, share.len),
+        plan.dims.i,
+        range(share.expert_start, share.expert_len),
+        plan.dims.e,
+    )?;
+    for line in sentence(&words(plan), width) {
+        writeln!(out, "{line}")?;
+    }
+    let mut rows = table(&[
+        "tensor",
+        "dtype",
+        "shape",
+        "stored",
+        "logical here",
+        "bytes",
+    ]);
+    let mut places = Vec::new();
+    for tensor in &plan.tensors {
+        let role = Role::ALL.into_iter().find(|r| r.name() == tensor.name);
+        let laid = role.map(|role| map(plan, role, rank));
+        let logical = match &laid {
+            Some(Ok(map)) => [&map.experts, &map.rows, &map.cols].map(held).to_vec(),
+            // Activations, whose last axis is the rank's share; and what cannot be laid out.
+            _ if tensor.name == "intermediate" => {
+                let mut logical = tensor.logical.clone();
+                logical.pop();
+                logical.push(share.len);
+                logical
+            }
+            _ => tensor.logical.clone(),
+        };
+        rows.add_row([
+            tensor.name.to_owned(),
+            tensor.dtype.to_owned(),
+            list(&tensor.shape),
+            stored(tensor),
+            list(&logical),
+            tensor.bytes.to_string(),
+        ]);
+        match laid {
+            // The layout's way to add it once, whatever the stack's is.
+            Some(Ok(map)) if map.role == Role::W2Bias && map.rows.runs().is_empty() => {
+                let once = "w2_bias: laid on the first rank of a group alone, so that the sum of \
+                            the ranks holds it once";
+                places.push(once.to_owned());
+            }
+            Some(Ok(map)) => places.extend(ranges(plan, &map)),
+            Some(Err(error)) => places.push(format!("{}: not laid out: {error}", tensor.name)),
+            None => {}
+        }
+    }
+    writeln!(out)?;
+    for line in lines(&rows) {
+        writeln!(out, "{line}")?;
+    }
+    if !places.is_empty() {
+        writeln!(out)?;
+    }
+    for text in places {
+        for line in sentence(&text, width) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// How bytes are laid: what holds for every tensor of the plan.
+fn words(plan: &Plan) -> String {
+    let mut all = Vec::new();
+    if plan.dims.halves == 2 {
+        all.push(format!("w13 rows {}, pads {}", plan.order, plan.place));
+    }
+    all.push(format!("storage of weights {}", plan.weight_storage));
+    if plan.w13_scale.is_some() {
+        all.push(format!("of scales {}", plan.storage));
+    }
+    if plan.weight.element().bits() == 4 {
+        all.push(format!("even columns in the {} nibble", plan.nibble));
+    }
+    all.push(format!("pads of weights hold {:#x}", plan.weight_pad));
+    for (name, scale) in [("w13", plan.w13_scale), ("w2", plan.w2_scale)] {
+        if let Some(scale) = scale {
+            all.push(format!("of {name}_scale {:#x}", scale.pad_code));
+        }
+    }
+    if (plan.weight_storage, plan.storage) != (Storage::Linear, Storage::Linear) {
+        all.push("ranges are after rows are shuffled and before tiles are formed".to_owned());
+    }
+    all.join("; ")
+}
+
+/// The shape in memory: packed FP4 and INT4 in bytes, and the bytes of a row where it is longer
+/// than its elements.
+fn stored(tensor: &TensorPlan) -> String {
+    let (Some(dtype), [e, r, c]) = (
+        Dtype::ALL.into_iter().find(|d| d.name() == tensor.dtype),
+        tensor.shape.as_slice(),
+    ) else {
+        return String::new();
+    };
+    let row = c.saturating_mul(dtype.bits()).div_ceil(8);
+    let actual = tensor
+        .bytes
+        .checked_div(e.saturating_mul(*r))
+        .unwrap_or(row);
+    match (dtype.bits() == 4, actual > row) {
+        (_, true) => format!("{} rows of {actual} bytes", list(&[*e, *r])),
+        (true, false) => format!("{} bytes", list(&[*e, *r, row])),
+        (false, false) => "as shape".to_owned(),
+    }
+}
+
+/// Positions of an axis that hold something logical.
+fn held(axis: &Axis) -> u64 {
+    axis.runs().iter().map(|run| run.len as u64).sum()
+}
+
+/// What lies where along the axes of a tensor that are more than one range.
+fn ranges(plan: &Plan, map: &Map) -> Vec<String> {
+    let gated = plan.dims.halves == 2 && !map.role.is_second();
+    let half = map.rows.logical_len() / 2;
+    let rows = match gated {
+        true => pieces(&map.rows, half, ["gate", "up"]),
+        false => pieces(&map.rows, 0, ["", "real"]),
+    };
+    let axes = [
+        ("rows", rows),
+        ("columns", pieces(&map.cols, 0, ["", "real"])),
+    ];
+    axes.into_iter()
+        .filter(|(_, pieces)| pieces.iter().any(|piece| piece.0 != "real"))
+        .map(|(axis, pieces)| {
+            let shown = pieces.iter().take(RANGES_MAX);
+            let shown = shown.map(|(what, start, end)| format!("{what} {start}..{end}"));
+            let mut text = shown.collect::<Vec<_>>().join(", ");
+            if pieces.len() > RANGES_MAX {
+                text.push_str(&format!(", … ({} ranges)", pieces.len()));
+            }
+            format!("{} {axis}: {text}", map.role.name())
+        })
+        .collect()
+}
+
+/// Consecutive positions of one kind: the first name is of logical positions below `half`, the
+/// second of the others.
+fn pieces(axis: &Axis, half: usize, names: [&'static str; 2]) -> Vec<(&'static str, usize, usize)> {
+    let mut all: Vec<(&'static str, usize, usize)> = Vec::new();
+    let mut push = |what, start, end| match all.last_mut() {
+        _ if start == end => {}
+        Some((last, _, until)) if *last == what => *until = end,
+        _ => all.push((what, start, end)),
+    };
+    let mut at = 0;
+    for run in axis.runs() {
+        push("pad", at, run.physical);
+        at = run.physical + run.len;
+        // Halves without a pad between them are one run.
+        let first = half.saturating_sub(run.logical).min(run.len);
+        push(names[0], run.physical, run.physical + first);
+        push(names[1], run.physical + first, at);
+    }
+    push("pad", at, axis.physical_len());
+    all
+}
+
+fn range(start: u64, len: u64) -> String {
+    format!("{start}..{}", start.saturating_add(len))
+}
+
+fn list(sizes: &[u64]) -> String {
+    let words: Vec<String> = sizes.iter().map(u64::to_string).collect();
+    words.join(" x ")
+}
