@@ -2,7 +2,7 @@
 
 use super::AuditError;
 use super::check::count;
-use super::files::{expert_bytes, experts_of, window};
+use super::files::{expert_bytes, experts_of, read, window};
 use super::types::{Audit, Fault};
 use crate::checkpoint::{Dump, Layer, Stored};
 use crate::layout::{PackedInputs, map, pack_layer};
@@ -131,7 +131,7 @@ fn stored<'a>(
             return Ok(None);
         }
         let local = start - held.start..end - held.start;
-        let Ok(bytes) = dump.read(tensor, map.dtype, local, held.len()) else {
+        let Ok(bytes) = read(dump, tensor, &map, local, held.len()) else {
             return Ok(None);
         };
         all.push((tensor, bytes));

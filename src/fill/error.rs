@@ -23,6 +23,16 @@ pub enum FillError {
         /// The sum so far, in bytes.
         bytes: u128,
     },
+    /// Choosing experts would take too many comparisons.
+    #[error("t={t}, e={e}, k={k}: choosing k of e experts for t tokens is too much work")]
+    TooManyChoices {
+        /// Tokens.
+        t: u64,
+        /// Experts.
+        e: u64,
+        /// Chosen experts.
+        k: u64,
+    },
     /// Values of the case that make no layer.
     #[error(transparent)]
     Invalid(#[from] InvalidCase),

@@ -6,9 +6,19 @@ use super::error::FillError;
 use crate::case::Case;
 use crate::terms::{Bias, Extent, Route};
 
-/// Most bytes that the logical tensors of one layer may take together: 2 GiB, three times the
-/// largest layer that the benches run (604 MB of f32 weights).
-pub const BYTES_MAX: u64 = 1 << 31;
+/// Most bytes that one layer may take before padding: 640 MiB, so that the largest layer that the
+/// benches run (604 MB of f32 weights) still fits, and a check with its packed copies (768 MiB
+/// each, `layout`) stays near 2 GiB.
+pub const BYTES_MAX: u64 = 640 << 20;
+/// Most scores that routing may look at, tokens times experts times choices: choosing compares
+/// each with each. 64 tokens of 512 experts, 22 chosen, are 720,896.
+const CHOICES_MAX: u64 = 1 << 22;
+/// Bytes of what is computed for an element of the output: the output, a rank's part and the
+/// unpadded output in f32; value, bound and limit in f64, with a spare.
+const OUTPUT_BYTES: u64 = 48;
+/// Bytes of what is kept for a choice of a token: ids, weights, bounds and sorted places on both
+/// sides, measured as 320 with one choice a token.
+const CHOICE_BYTES: u64 = 320;
 
 /// A tensor, the keys and values of its sizes, and the bytes of an element.
 type Wanted = (&'static str, [(&'static str, u64); 3], u64);
@@ -30,6 +40,8 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
         ("w13", [("e", e), ("h", h), ("i", i)], halves * element),
         ("w2", [("e", e), ("h", h), ("i", i)], element),
         ("x", [("t", t), ("h", h), ("", 1)], 4),
+        ("the output", [("t", t), ("h", h), ("", 1)], OUTPUT_BYTES),
+        ("routing", [("t", t), ("k", k), ("", 1)], CHOICE_BYTES),
     ];
     wanted.push(match case.route {
         Route::Given => ("router", [("t", t), ("k", k), ("", 1)], 8),
@@ -72,5 +84,32 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
             });
         }
     }
+    let choices = t.saturating_mul(e).saturating_mul(k);
+    if choices > CHOICES_MAX {
+        return Err(FillError::TooManyChoices { t, e, k });
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(line: &str) -> String {
+        let case: Case = line.parse().expect("a case");
+        check(&case).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn what_a_check_computes_counts_as_well_as_what_is_drawn() {
+        assert!(refusal("t=20000000,h=1,i=1,e=1,k=1").starts_with("t=20000000 is too large"));
+        assert!(refusal("t=5000000,h=1,i=1,e=1,k=1").contains("with routing"));
+        assert!(refusal("t=1,e=10000,k=10000,h=1,i=1").starts_with("t=1, e=10000, k=10000:"));
+    }
+
+    #[test]
+    fn the_largest_layer_of_the_benches_is_not_too_large() {
+        let case: Case = "t=64,h=4096,i=1536,e=8,k=2,w=f32".parse().expect("a case");
+        assert_eq!(check(&case), Ok(()));
+    }
 }

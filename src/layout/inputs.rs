@@ -6,8 +6,8 @@ use super::map::{Map, map, roles};
 use crate::plan::{Plan, Role};
 use crate::tensor::{Logical, Pool, RouterInput, Tensor};
 
-/// Most bytes that the packed tensors of one layer may take.
-const MAX_BYTES: u64 = 8 << 30;
+/// Most bytes that the packed tensors of one layer may take: properties hold two of them at a time.
+const MAX_BYTES: u64 = 768 << 20;
 
 /// The packed tensors of one rank, by role.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -177,7 +177,12 @@ pub fn pack_layer_into(
             }
         }
     }
-    packed.x = pad_input(plan, &logical.x, &mut Pool::default())?;
+    let x = pad_input(plan, &logical.x, &mut Pool::default())?;
+    if packed.x.bytes().len() != x.bytes().len() {
+        let actual = packed.x.bytes().len();
+        return Err(size_error("x", "bytes", x.bytes().len(), actual));
+    }
+    packed.x.bytes_mut().copy_from_slice(x.bytes());
     packed.router.clone_from(&logical.router);
     packed.x_scale = logical.x_scale;
     packed.h_scale = logical.h_scale;

@@ -25,13 +25,14 @@ pub(super) fn sliced_wrong(plan: &Plan, _: &mut PackedInputs, output: &mut Outpu
     applies
 }
 
-/// M37: a pad row of the token axis is reduced into a real token.
-pub(super) fn pad_row_reduced(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
-    let applies = plan.tokens_padded > plan.dims.t && !output.values.is_empty();
-    if applies {
-        output.values[0] = f32::NAN;
-    }
-    applies
+/// M37: a pad row of the token axis is reduced into a real token: unseen while it holds zeros.
+pub(super) fn pad_row_reduced(plan: &Plan, packed: &mut PackedInputs, output: &mut Output) -> bool {
+    let row = plan.dims.t.saturating_mul(plan.hidden_padded) as usize;
+    let (Some(stale), Some(value)) = (packed.x.f32s().get(row), output.values.first_mut()) else {
+        return false;
+    };
+    *value += stale;
+    true
 }
 
 /// A tile chosen by the batch size: other bits for more than one token.

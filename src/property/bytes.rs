@@ -1,7 +1,7 @@
 //! Claims about packed bytes.
 
 use super::trial::{Outcome, Trial, broken, fact, is_padded, settle};
-use super::{Tier, Vacuous, Verdict};
+use super::{Finding, Tier, Vacuous, Verdict};
 use crate::audit::audit;
 use crate::case::Case;
 use crate::layout::{PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
@@ -27,14 +27,14 @@ pub(super) fn pad_is_inert(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 found.differing,
                 found.elements + found.pads
             );
-            return Ok(fact(
-                NAME,
-                case,
-                place,
-                "logical elements and inert padding".to_owned(),
-                actual,
-                lines,
-            ));
+            let wanted = "logical elements and inert padding".to_owned();
+            return Ok(Finding {
+                differing: found.differing,
+                total: found.elements + found.pads,
+                first: lines.into_iter().take(10).collect(),
+                ..fact(NAME, case, place, wanted, actual)
+            }
+            .into());
         }
         if let Some((at, value)) = dirty_input(&plan, &packed) {
             return Ok(fact(
@@ -43,8 +43,8 @@ pub(super) fn pad_is_inert(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 format!("x[{at}]"),
                 "0".to_owned(),
                 value.to_string(),
-                Vec::new(),
-            ));
+            )
+            .into());
         }
         trial.done(packed);
         trial.done_with(logical);
@@ -104,8 +104,8 @@ pub(super) fn pack_round_trip(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                     format!("{} byte {at}", role.name()),
                     byte(wanted),
                     byte(&back),
-                    Vec::new(),
-                ));
+                )
+                .into());
             }
         }
         trial.done(packed);
@@ -144,6 +144,11 @@ pub(super) fn reload_idempotent(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             }
             _ => pack_layer_into(&plan, &logical, &mut second).map_err(broken)?,
         }
+        if second.x.bytes() != first.x.bytes() {
+            let wanted = "the bytes of the first load".to_owned();
+            let (place, actual) = ("x".to_owned(), "others".to_owned());
+            return Ok(fact("reload-idempotent", case, place, wanted, actual).into());
+        }
         for (n, (a, b)) in first.ranks.iter().zip(&second.ranks).enumerate() {
             for (role, t) in a.iter() {
                 let same = b.get(role).is_some_and(|other| other.bytes() == t.bytes());
@@ -155,8 +160,8 @@ pub(super) fn reload_idempotent(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                         place,
                         "the bytes of the first load".to_owned(),
                         "others".to_owned(),
-                        Vec::new(),
-                    ));
+                    )
+                    .into());
                 }
             }
         }
@@ -281,14 +286,16 @@ fn check_grid(
                             scales.name(),
                             weights.name()
                         );
-                        return Ok(Some(fact(
-                            "scale-grid",
-                            case,
-                            place,
-                            format!("{want:02x?}"),
-                            format!("{actual:02x?}"),
-                            Vec::new(),
-                        )));
+                        return Ok(Some(
+                            fact(
+                                "scale-grid",
+                                case,
+                                place,
+                                format!("{want:02x?}"),
+                                format!("{actual:02x?}"),
+                            )
+                            .into(),
+                        ));
                     }
                 }
             }

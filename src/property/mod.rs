@@ -13,5 +13,5 @@ mod verdict;
 
 pub use invariants::invariants;
 pub use list::{ALL, Needs, Property, find};
-pub use trial::{Trial, is_padded};
+pub use trial::{Memory, Trial, is_padded};
 pub use verdict::{Finding, Tier, Vacuous, Verdict};

@@ -2,7 +2,7 @@
 
 use super::invariants::invariants;
 use super::trial::{Trial, broken, fact};
-use super::{Tier, Verdict};
+use super::{Finding, Tier, Verdict};
 use crate::case::{Case, Scheme};
 use crate::plan::{Fit, Plan, plan, plan_under, spelled_rule};
 use crate::rule::{GranuleUnit, Rule, Rules};
@@ -41,14 +41,16 @@ fn each_rule(
         trial.mutate_plan(&mut made);
         let faults = check(case, rule, &made);
         if let Some(first) = faults.first() {
-            return fact(
-                name,
-                case,
-                format!("plan under {}", rule.id),
-                "the invariant holds".to_owned(),
-                first.clone(),
-                faults,
-            );
+            let place = format!("plan under {}", rule.id);
+            let wanted = "the invariant holds".to_owned();
+            let count = faults.len() as u64;
+            return Finding {
+                differing: count,
+                total: count,
+                first: faults.iter().take(10).cloned().collect(),
+                ..fact(name, case, place, wanted, first.clone())
+            }
+            .into();
         }
     }
     Verdict::Pass(Tier::Bytes)

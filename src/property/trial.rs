@@ -4,11 +4,12 @@ use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::Case;
 use crate::compare::{Comparison, Difference};
 use crate::fill::{FillError, fill_in};
-use crate::layout::{PackedInputs, pack_layer_in};
+use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage};
 use crate::plan::{Fit, Plan, plan};
 use crate::subject::{SkipReason, Subject, SubjectError};
 use crate::tensor::{Logical, Output, Pool};
+use std::collections::HashMap;
 
 /// What a property works with: the subject under test, and a mutant to be planted.
 pub struct Trial<'a> {
@@ -18,7 +19,15 @@ pub struct Trial<'a> {
     pub mutant: Option<&'static Mutant>,
     /// Whether the planted mutant changed anything so far.
     pub planted: bool,
+    memory: Memory,
+}
+
+/// What a trial leaves to the next one of the same subject: spare memory, and which sums padding
+/// is known to leave alone.
+#[derive(Debug, Default)]
+pub struct Memory {
     pool: Pool,
+    stable: HashMap<(u64, u64), bool>,
 }
 
 impl<'a> Trial<'a> {
@@ -28,7 +37,7 @@ impl<'a> Trial<'a> {
             subject,
             mutant: None,
             planted: false,
-            pool: Pool::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -38,6 +47,32 @@ impl<'a> Trial<'a> {
             mutant: Some(mutant),
             ..Trial::new(subject)
         }
+    }
+
+    /// The same with what an earlier trial of the same subject kept.
+    pub fn with_memory(self, memory: Memory) -> Self {
+        Trial { memory, ..self }
+    }
+
+    /// What the next trial of this subject may use.
+    pub fn into_memory(self) -> Memory {
+        self.memory
+    }
+
+    /// Whether the subject adds in an order that padding from `n` to `padded` leaves alone.
+    pub(super) fn stable(&mut self, n: u64, padded: u64) -> bool {
+        let Some(schedule) = self.subject.schedule() else {
+            return false;
+        };
+        let index = |n: u64| usize::try_from(n).ok();
+        let (Some(small), Some(large)) = (index(n), index(padded)) else {
+            return false;
+        };
+        *self
+            .memory
+            .stable
+            .entry((n, padded))
+            .or_insert_with(|| n == padded || schedule.pad_stable(small, large))
     }
 
     /// The case's plan; a plan that the rule refuses is a skip.
@@ -60,8 +95,10 @@ impl<'a> Trial<'a> {
 
     /// Logical tensors of the case.
     pub(super) fn fill(&mut self, case: &Case) -> Result<Logical, Verdict> {
-        fill_in(case, &mut self.pool).map_err(|e| match e {
-            FillError::TooLarge { .. } => Verdict::Skip(SkipReason::Unsupported(e.to_string())),
+        fill_in(case, &mut self.memory.pool).map_err(|e| match e {
+            FillError::TooLarge { .. } | FillError::TooManyChoices { .. } => {
+                Verdict::Skip(SkipReason::Unsupported(e.to_string()))
+            }
             other => Verdict::Broken(other.to_string()),
         })
     }
@@ -99,17 +136,20 @@ impl<'a> Trial<'a> {
         plan: &Plan,
         logical: &Logical,
     ) -> Result<PackedInputs, Verdict> {
-        pack_layer_in(plan, logical, &mut self.pool).map_err(broken)
+        pack_layer_in(plan, logical, &mut self.memory.pool).map_err(|e| match e {
+            LayoutError::TooLarge { .. } => Verdict::Skip(SkipReason::Unsupported(e.to_string())),
+            other => broken(other),
+        })
     }
 
     /// Gives packed memory back for the next case.
     pub(super) fn done(&mut self, packed: PackedInputs) {
-        packed.give_back(&mut self.pool);
+        packed.give_back(&mut self.memory.pool);
     }
 
     /// Gives the memory of logical tensors back.
     pub(super) fn done_with(&mut self, logical: Logical) {
-        self.pool.keep_layer(logical);
+        self.memory.pool.keep_layer(logical);
     }
 
     /// Runs the subject, and what the planted mutant makes of its output.
@@ -197,16 +237,15 @@ pub(super) fn broken(e: impl std::fmt::Display) -> Verdict {
     Verdict::Broken(e.to_string())
 }
 
-/// A finding about integers or bytes.
+/// A finding about integers or bytes: one of one, unless the caller counts.
 pub(super) fn fact(
     property: &'static str,
     case: &Case,
     place: String,
     wanted: String,
     actual: String,
-    rest: Vec<String>,
-) -> Verdict {
-    Verdict::Fail(Box::new(Finding {
+) -> Finding {
+    Finding {
         property,
         subject: "-".to_owned(),
         case: case.to_string(),
@@ -215,11 +254,11 @@ pub(super) fn fact(
         actual,
         bound: Tier::Bytes.name().to_owned(),
         derivation: String::new(),
-        differing: rest.len().max(1) as u64,
-        total: rest.len().max(1) as u64,
-        first: rest.into_iter().take(10).collect(),
+        differing: 1,
+        total: 1,
+        first: Vec::new(),
         note: None,
-    }))
+    }
 }
 
 /// Refused, unrepresentable and wrong plans are not run.

@@ -86,13 +86,13 @@ pub struct Finding {
     pub subject: String,
     /// The case, minimal form.
     pub case: String,
-    /// Where: tensor, index, logical and padded coordinates.
+    /// Where: tensor and index, output element, token or byte.
     pub place: String,
     /// What was wanted there, in decimal and bits.
     pub wanted: String,
     /// What was found there, in decimal and bits.
     pub actual: String,
-    /// The bound and how it was derived.
+    /// What was demanded: equal bits or bytes, or the bound.
     pub bound: String,
     /// How it was derived, at length (`-vv`).
     pub derivation: String,
@@ -104,6 +104,12 @@ pub struct Finding {
     pub first: Vec<String>,
     /// A sentence that helps: where padding lies, what explains it.
     pub note: Option<String>,
+}
+
+impl From<Finding> for Verdict {
+    fn from(finding: Finding) -> Verdict {
+        Verdict::Fail(Box::new(finding))
+    }
 }
 
 impl Finding {

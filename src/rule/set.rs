@@ -40,7 +40,7 @@ pub enum RuleError {
         message: String,
     },
     /// A value that no rule may have.
-    #[error("{file}: rule `{id}`: {key} {why}")]
+    #[error("{file}: rule `{}`: {key} {why}", id.escape_debug())]
     Invalid {
         /// The file.
         file: String,
@@ -52,7 +52,7 @@ pub enum RuleError {
         why: String,
     },
     /// No rule has this id or matches this pattern.
-    #[error("no rule matches `{pattern}`{hint}")]
+    #[error("no rule matches `{}`{hint}", pattern.escape_debug())]
     Unknown {
         /// What was asked for.
         pattern: String,
@@ -311,6 +311,13 @@ intermediate = [{ align = 16 }]
         assert!(error(&format!("{MINIMAL}{MINIMAL}")).contains("stands twice"));
         assert!(error(&MINIMAL.replace("a.b.fp8", "A B")).contains("id"));
         assert!(error("[[rule").contains("line 1"));
+    }
+
+    #[test]
+    fn an_error_is_one_line_whatever_the_id() {
+        assert!(error(&MINIMAL.replace("a.b.fp8", r"a\nb.fp8")).contains(r"rule `a\nb.fp8`: id"));
+        let unknown = Rules::builtin().get("a\nb").expect_err("no such rule");
+        assert!(!unknown.to_string().contains('\n'));
     }
 
     #[test]

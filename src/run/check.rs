@@ -4,9 +4,10 @@
 
 use crate::case::Case;
 use crate::r#gen::minimise;
-use crate::property::{Finding, Needs, Property, Trial, Verdict};
+use crate::property::{Finding, Memory, Needs, Property, Trial, Verdict};
 use crate::subject::{Cpu, Subject};
 use std::any::Any;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The name of the subject that runs everywhere.
@@ -15,19 +16,23 @@ pub const SUBJECT: &str = "cpu";
 /// Most checks that one walk to a smaller case may make.
 const SHRINK_BUDGET: usize = 400;
 
-/// A worker's subject, kept from case to case for its scratch memory.
+/// A worker's subject and memory, kept from check to check.
 #[derive(Default)]
 pub(super) struct Worker {
     cpu: Cpu,
+    memory: Memory,
 }
 
 impl Worker {
     /// Asks the property; a panic becomes a finding of its own kind.
     pub(super) fn check(&mut self, property: &Property, case: &Case) -> Verdict {
-        let mut trial = Trial::new(&mut self.cpu);
+        let mut trial = Trial::new(&mut self.cpu).with_memory(mem::take(&mut self.memory));
         let asked = catch_unwind(AssertUnwindSafe(|| (property.check)(case, &mut trial)));
         match asked {
-            Ok(verdict) => verdict,
+            Ok(verdict) => {
+                self.memory = trial.into_memory();
+                verdict
+            }
             Err(payload) => {
                 // What the panic left half done is not used again.
                 self.cpu = Cpu::default();

@@ -165,7 +165,7 @@ fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
         bound: "equal integers".to_owned(),
         derivation: String::new(),
         differing: faults.len() as u64,
-        total: count.max(1),
+        total: count.max(faults.len() as u64),
         first: faults.iter().take(10).map(line).collect(),
         note: entry.why.clone(),
     }))

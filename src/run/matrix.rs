@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::r#gen::{Domain, draw};
 use crate::mutant::{self, Mutant};
-use crate::property::{ALL, Property, Trial, Verdict};
+use crate::property::{ALL, Memory, Property, Trial, Verdict};
 use crate::subject::Subject;
 
 /// Cases of the matrix. Rare combinations (a tiled scale grid without storage padding) take hundreds.
@@ -55,8 +55,7 @@ pub fn row(mutant: &'static Mutant, cases: &[Case], others: u64, subject: &mut d
     }
 }
 
-/// Cases of the matrix: drawn from both profiles, with a third moved to what drawing avoids
-/// because planners refuse it or because it is rare.
+/// Cases of the matrix: one in four of the uniform profile, the others of the full one.
 pub fn matrix_cases(seed: u64) -> Vec<Case> {
     (0..MATRIX_CASES)
         .map(|n| {
@@ -78,13 +77,16 @@ fn cell(
     subject: &mut dyn Subject,
 ) -> Cell {
     let mut planted = 0;
+    let mut memory = Memory::default();
     for case in cases
         .iter()
         .take(usize::try_from(most).unwrap_or(usize::MAX))
     {
-        let mut trial = Trial::mutated(subject, mutant);
+        let mut trial = Trial::mutated(subject, mutant).with_memory(memory);
         let verdict = (property.check)(case, &mut trial);
-        if !trial.planted {
+        let changed = trial.planted;
+        memory = trial.into_memory();
+        if !changed {
             continue;
         }
         planted += 1;

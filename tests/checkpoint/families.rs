@@ -243,3 +243,46 @@ fn what_is_not_of_the_models_sizes_is_one_sentence() {
     });
     assert!(named.contains("no known family of gated layers"), "{named}");
 }
+
+#[test]
+fn one_scale_an_expert_may_stand_for_equal_scales_of_gate_and_up() {
+    for line in [
+        "e=3,h=64,i=96,tp=2,w=nvfp4,pad=i64,fill=wild",
+        "e=3,h=64,i=96,tp=2,w=fp8,pad=i64,fill=wild",
+    ] {
+        let (case, plan, mut logical) = made(line);
+        let scale = |l: &mut padproof::tensor::Logical| match l.w13_global.take() {
+            Some(global) => (padproof::plan::Role::W13Global, global),
+            None => (padproof::plan::Role::W13Scale, l.w13_scale.take().unwrap()),
+        };
+        let (role, mut values) = scale(&mut logical);
+        values
+            .f32s_mut()
+            .copy_from_slice(&[0.5, 0.5, 2.0, 2.0, 4.0, 8.0]);
+        match role {
+            padproof::plan::Role::W13Global => logical.w13_global = Some(values),
+            _ => logical.w13_scale = Some(values),
+        }
+        let packed = pack_layer(&plan, &logical).unwrap();
+        let mut dumped = after(&packed, &[0]);
+        let name = crate::invent::parameter(role);
+        let one = dumped
+            .tensors
+            .iter_mut()
+            .find(|t| t.0.ends_with(name))
+            .unwrap();
+        (one.2, one.3) = (vec![3], [0.5_f32, 2.0, 4.0].map(f32::to_le_bytes).concat());
+        let dumped = dumped.open();
+        let file = before(&case, &logical, QWEN, PREFIX).open();
+        let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+        let dump = Dump::find(&dumped, None, None, 2).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        let told: Vec<String> = audit.first.iter().map(ToString::to_string).collect();
+        // Only the last expert's up has a scale of its own, which is lost.
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains("(logical [2,1,0])") && told[0].contains("0x41000000, got 0x40800000"),
+            "{told:?}"
+        );
+    }
+}
