@@ -71,7 +71,10 @@ fn usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let printed = error.print().and_then(|()| io::stdout().flush());
             match printed {
-                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => ExitCode::Broken,
+                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                    complain("error", &CliError::Output(e).to_string());
+                    ExitCode::Broken
+                }
                 _ => ExitCode::Passed,
             }
         }

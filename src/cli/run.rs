@@ -7,7 +7,7 @@ use super::args::{
 };
 use super::environment::Environment as Surroundings;
 use super::error::CliError;
-use super::export::{Export, standard};
+use super::export::{Export, exports, standard};
 use super::output::{complain, note};
 use super::progress::Meter;
 use super::select::{Selected, properties};
@@ -189,12 +189,10 @@ fn report(
     color: Color,
     keep: bool,
 ) -> Result<Outcome, CliError> {
-    let exports = (conduct.export.iter())
-        .map(|(format, path)| Export::open(*format, path))
-        .collect::<Result<Vec<_>, _>>()?;
+    let exports = exports(&conduct.export)?;
+    let mut standard = standard(conduct, color, keep);
     let outcome = {
         let mut meter = Meter::new(conduct.progress);
-        let mut standard = standard(conduct, color, keep);
         let mut files = (exports.iter())
             .map(|export| export.reporter(keep))
             .collect::<Result<Vec<_>, _>>()?;
@@ -204,10 +202,15 @@ fn report(
                 .iter_mut()
                 .map(|file| &mut **file as &mut dyn Reporter),
         );
-        reporters.push(&mut *standard);
-        execute(settings, &mut reporters)?
+        reporters.push(&mut standard);
+        // An export's error says whose it is.
+        execute(settings, &mut reporters)
+            .map_err(|error| error.downcast().unwrap_or_else(CliError::Output))?
     };
-    exports.into_iter().try_for_each(Export::persist)?;
+    // One that fails keeps none of the others from its place.
+    let placed: Vec<_> = exports.into_iter().map(Export::persist).collect();
+    placed.into_iter().collect::<Result<(), _>>()?;
+    standard.ended()?;
     Ok(outcome)
 }
 

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod choices;
+mod exports;
 mod plans;
 mod runs;
 
