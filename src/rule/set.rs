@@ -5,10 +5,11 @@ use super::record::{Auto, Rule};
 use crate::terms::{WeightFormat, nearest};
 use serde::Deserialize;
 use std::collections::HashSet;
+use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// A rule file larger than this is refused before it is read (bytes).
+/// No more than this is read of a rule file (bytes).
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Rules could not be read or named.
@@ -24,12 +25,10 @@ pub enum RuleError {
         source: std::io::Error,
     },
     /// The file is too large to be a rule file.
-    #[error("{file}: {bytes} bytes is too large for a rule file (at most {FILE_BYTES_MAX})")]
+    #[error("{file}: larger than {FILE_BYTES_MAX} bytes, which no rule file is")]
     TooLarge {
         /// The file.
         file: String,
-        /// Its size.
-        bytes: u64,
     },
     /// The file is not TOML of the right shape.
     #[error("{file}: {message}")]
@@ -120,17 +119,19 @@ impl Rules {
             file: file.clone(),
             source,
         };
-        let meta = std::fs::metadata(path).map_err(io)?;
-        if meta.is_dir() {
+        if path.is_dir() {
             return Err(io(std::io::Error::other("is a directory, not a rule file")));
         }
-        if meta.len() > FILE_BYTES_MAX {
-            return Err(RuleError::TooLarge {
-                file,
-                bytes: meta.len(),
-            });
+        // A device or a pipe has no length that could be asked for.
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)
+            .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(io)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(RuleError::TooLarge { file });
         }
-        let text = std::fs::read_to_string(path).map_err(io)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|error| io(std::io::Error::other(error.utf8_error())))?;
         Rules::parse(&text, &file)
     }
 

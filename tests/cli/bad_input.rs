@@ -188,3 +188,15 @@ fn sentences_about_files_name_no_type_of_the_program() {
     let args = ["plan", "GLM-4.7", "--rules", &rules];
     refused(&args, &["expected a table such as { align = 16 }"]);
 }
+
+#[test]
+fn what_never_ends_or_is_too_long_is_not_read_to_its_end() {
+    let folder = Folder::new();
+    let long = folder.file("config.json", vec![b'['; (4 << 20) + 1]);
+    refused(&["plan", &long], &["larger than 4194304 bytes"]);
+    let rules = folder.file("rules.toml", vec![b'#'; (4 << 20) + 1]);
+    let words = ["larger than 4194304 bytes", "rule file"];
+    refused(&["plan", "Qwen3-30B-A3B", "--rules", &rules], &words);
+    #[cfg(unix)]
+    refused(&["plan", "Qwen3-30B-A3B", "--rules", "/dev/zero"], &words);
+}
