@@ -15,6 +15,13 @@ use word::words;
 pub use storage::{Storage, Stores};
 pub use word::{UnknownWord, nearest};
 
+/// Codes of what a plan can find; each has a page in docs/codes.
+pub const CODES: &[&str] = &[
+    "PP101", "PP102", "PP103", "PP104", "PP105", "PP106", "PP109", "PP110", "PP111", "PP114",
+    "PP115", "PP116", "PP117", "PP118", "PP119", "PP120", "PP121", "PP122", "PP123", "PP124",
+    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131",
+];
+
 words! {
     /// How a weight tensor is stored: element type, scale grid, second-level scale.
     WeightFormat, "weight format" {

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use padproof::report::CODES;
+use padproof::terms::CODES as CODE_WORDS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ fn every_code_has_a_page_and_every_page_a_code() {
     let hint = "write docs/codes/CODE.md and name it in src/report/codes.rs";
     assert!(emitted().len() >= 18);
     assert_eq!(emitted(), paged, "{hint}");
+    let named: BTreeSet<String> = CODE_WORDS.iter().map(|code| (*code).to_owned()).collect();
+    assert_eq!(named, paged, "name it in src/terms.rs");
     let mut files: Vec<PathBuf> = fs::read_dir(root().join("docs/codes"))
         .unwrap()
         .map(|file| file.unwrap().path())

@@ -300,3 +300,33 @@ fn a_large_suite_is_read_in_time_and_its_lines_are_right() {
     // Counting from the first byte for each entry took many times this.
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
+
+#[test]
+fn names_that_do_not_exist_are_refused_with_their_line() {
+    let plan = |rest: &str| format!("[[plan]]\nname = \"p\"\n{rest}\n");
+    for (entries, words) in [
+        (
+            plan("model = { experts = 8, top_k = 9 }"),
+            "s.toml:3: entry `p`: model.top_k = 9, but only 8 experts",
+        ),
+        (
+            plan("model = { base = \"Mixtral-8x7B-v0.1\", top_k = 9 }"),
+            "s.toml:3: entry `p`: model.top_k = 9, but only 8 experts",
+        ),
+        (
+            plan("model = \"x\"\nexpect = { codes = [\"PP101\", \"PP192\"] }"),
+            "s.toml:3: entry `p`: codes: no code `PP192`",
+        ),
+        (
+            plan("model = \"x\"\nexpect = { no_codes = [\"no\"] }"),
+            "s.toml:3: entry `p`: no_codes: no code `no`",
+        ),
+        (
+            "[[case]]\nname = \"c\"\nline = \"rule=no.such.rule\"\n".to_owned(),
+            "s.toml:3: entry `s/c`: no rule matches `no.such.rule`",
+        ),
+    ] {
+        let message = message(&entries);
+        assert!(message.starts_with(words), "{message}");
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! It must not run them. Layer 9.
 
-use super::Filter;
+use super::{COVERAGE, Filter};
 use crate::case::Case;
 use crate::property::Property;
 use crate::suite::{Expect, PlanEntry, Suite};
@@ -47,7 +47,7 @@ pub enum Job {
 /// The jobs of the suites, in their order.
 ///
 /// # Errors
-/// A property that does not exist, as a sentence that names the suite and the nearest property.
+/// A property or coverage that does not exist, as a sentence with its place and the nearest name.
 pub fn jobs(
     suites: &[Suite],
     chosen: &[&'static Property],
@@ -56,12 +56,15 @@ pub fn jobs(
 ) -> Result<Vec<Job>, String> {
     let mut all = Vec::new();
     for (number, suite) in suites.iter().enumerate() {
-        let standard = named(&suite.properties, suite, chosen)?;
+        let place = format!("{}:{}: [suite]", suite.file, suite.line);
+        covered(suite, &place)?;
+        let standard = named(&suite.properties, &place, chosen)?;
         for entry in &suite.cases {
             if !filter.matches(&format!("{:#}", entry.case), Some(&entry.name)) {
                 continue;
             }
-            let own = named(&entry.properties, suite, chosen)?;
+            let place = format!("{}:{}: entry `{}`", suite.file, entry.line, entry.name);
+            let own = named(&entry.properties, &place, chosen)?;
             let properties = if entry.properties.is_empty() {
                 standard.clone()
             } else {
@@ -96,18 +99,33 @@ fn origin(suite: &Suite, name: &str, line: usize) -> Origin {
     }
 }
 
+/// Every name under `[suite.coverage]` is counted.
+fn covered(suite: &Suite, place: &str) -> Result<(), String> {
+    let known = |name: &&String| COVERAGE.contains(&name.as_str());
+    match suite.coverage.keys().find(|name| !known(name)) {
+        None => Ok(()),
+        Some(name) => Err(unknown(place, "coverage", name, COVERAGE)),
+    }
+}
+
+fn unknown(place: &str, kind: &str, name: &str, known: &[&str]) -> String {
+    let hint = nearest(name, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+    format!(
+        "{place}: no {kind} `{name}`{hint}; one of: {}",
+        known.join(", ")
+    )
+}
+
 /// The chosen ones among the named properties; all chosen ones if none is named.
 fn named(
     names: &[String],
-    suite: &Suite,
+    place: &str,
     chosen: &[&'static Property],
 ) -> Result<Vec<&'static Property>, String> {
     for name in names {
         if crate::property::find(name).is_none() {
             let known: Vec<&str> = crate::property::ALL.iter().map(|p| p.name).collect();
-            let hint =
-                nearest(name, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
-            return Err(format!("{}: no property `{name}`{hint}", suite.file));
+            return Err(unknown(place, "property", name, &known));
         }
     }
     let listed = |p: &&&'static Property| names.is_empty() || names.iter().any(|n| n == p.name);

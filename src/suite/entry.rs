@@ -13,6 +13,8 @@ pub struct Suite {
     pub name: String,
     /// The file it came from, as given.
     pub file: String,
+    /// Line of `[suite]` in it, from 1.
+    pub line: usize,
     /// Whether it is shipped in the program, where its name alone finds it.
     pub shipped: bool,
     /// What it is for, in a sentence.

@@ -3,7 +3,7 @@
 //! It must not parse. Layer 8.
 
 use crate::case::ParseError;
-use crate::terms::nearest;
+use crate::terms::{CODES, nearest};
 
 /// Why a text is not a suite.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -71,6 +71,34 @@ pub enum Fault {
         /// What was wanted.
         wanted: &'static str,
     },
+    /// A rule that is not shipped.
+    #[error("entry `{name}`: {message}")]
+    Rule {
+        /// The entry.
+        name: String,
+        /// What was looked for, and the nearest.
+        message: String,
+    },
+    /// More experts chosen than there are.
+    #[error("entry `{name}`: model.top_k = {top_k}, but only {experts} experts can be chosen")]
+    TopK {
+        /// The entry.
+        name: String,
+        /// Experts chosen.
+        top_k: u64,
+        /// Experts.
+        experts: u64,
+    },
+    /// A finding code that no plan has.
+    #[error("entry `{name}`: {key}: no code `{code}`{}; one of: {}", near(.code, CODES), CODES.join(", "))]
+    Code {
+        /// The entry.
+        name: String,
+        /// The key.
+        key: &'static str,
+        /// The code.
+        code: String,
+    },
     /// An expected failure or vacuous verdict without a reason.
     #[error("entry `{name}`: expect = \"{word}\" needs `why`, the reason in a sentence")]
     NoReason {
@@ -107,5 +135,9 @@ fn hint(key: &str) -> String {
         .chain(crate::case::KEYS)
         .copied()
         .collect();
-    nearest(key, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
+    near(key, &known)
+}
+
+fn near(word: &str, known: &[&str]) -> String {
+    nearest(word, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
 }

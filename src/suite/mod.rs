@@ -9,6 +9,7 @@ mod parse;
 mod plan_entry;
 mod raw;
 mod sweep;
+mod valid;
 
 pub use builtin::{BUILTIN, builtin};
 pub use entry::{CaseEntry, Expect, Suite};

@@ -9,7 +9,8 @@ use super::raw::{
     ENTRY_KEYS, OneOrMany, RawCase, RawHead, RawModel, RawPlan, RawPlanExpect, RawSuite,
 };
 use super::sweep;
-use crate::case::{Case, KEYS, Scheme};
+use super::valid::{case, chosen, codes};
+use crate::case::{KEYS, Scheme};
 use crate::plan::Fit;
 use crate::rule::Rules;
 use crate::terms::LayerKind;
@@ -46,6 +47,7 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
     })?;
     let mut suite = head(raw.suite.get_ref()).map_err(at(line_at(raw.suite.span().start)))?;
     suite.file = file.to_owned();
+    suite.line = line_at(raw.suite.span().start);
     let own = Rules::of(raw.rule, file).map_err(|e| {
         let message = e.to_string();
         at(1)(Fault::Toml { message })
@@ -111,6 +113,7 @@ fn head(head: &RawHead) -> Result<Suite, Fault> {
     Ok(Suite {
         name: head.name.clone(),
         file: String::new(),
+        line: 0,
         shipped: false,
         about: head.about.clone(),
         properties: head.properties.clone(),
@@ -254,7 +257,10 @@ impl Builder {
     fn add_plan(&mut self, raw: RawPlan) -> Result<(), Fault> {
         let (models, swept_models) = match raw.model {
             RawModel::Named(name) => (vec![PlanModel::Named(name)], false),
-            RawModel::Sizes(sizes) => (vec![PlanModel::Sizes(sizes)], false),
+            RawModel::Sizes(sizes) => {
+                chosen(&raw.name, &sizes)?;
+                (vec![PlanModel::Sizes(sizes)], false)
+            }
             RawModel::Many(names) => (names.into_iter().map(PlanModel::Named).collect(), true),
         };
         let (ranks, swept_ranks) = match raw.tp {
@@ -325,13 +331,6 @@ fn spelled_scheme(name: &str, line: &str) -> Result<crate::case::PadSpec, Fault>
     }
 }
 
-fn case(name: &str, line: &str) -> Result<Case, Fault> {
-    line.parse().map_err(|source| Fault::Case {
-        name: name.to_owned(),
-        source,
-    })
-}
-
 fn expect(name: &str, word: Option<&str>, why: Option<&str>) -> Result<Expect, Fault> {
     match word {
         None | Some("pass") => Ok(Expect::Pass),
@@ -377,6 +376,8 @@ fn plan_expect(name: &str, raw: RawPlanExpect) -> Result<PlanExpect, Fault> {
             wanted: "one of fits, padded, slow, unknown, refused, unrepresentable, wrong",
         })?);
     }
+    codes(name, "codes", raw.codes.as_deref())?;
+    codes(name, "no_codes", raw.no_codes.as_deref())?;
     Ok(PlanExpect {
         verdicts,
         width: raw.width,

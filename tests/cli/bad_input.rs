@@ -190,6 +190,33 @@ fn sentences_about_files_name_no_type_of_the_program() {
 }
 
 #[test]
+fn a_suites_unknown_names_are_refused_with_their_place() {
+    let folder = Folder::new();
+    let head = "[suite]\nname = \"s\"\n";
+    let case = "[[case]]\nname = \"c\"\nline = \"i=33\"\n";
+    for (text, words) in [
+        (
+            format!("{head}{case}properties = [\"pad-identty\"]\n"),
+            [
+                "s.toml:3: entry `s/c`: no property `pad-identty`",
+                "`pad-identity`?",
+            ],
+        ),
+        (
+            format!("# one\n{head}properties = [\"x\"]\n{case}"),
+            ["s.toml:2: [suite]: no property `x`", "tp-sum"],
+        ),
+        (
+            format!("{head}[suite.coverage]\npaded = 0.5\n{case}"),
+            ["s.toml:1: [suite]: no coverage `paded`", "`padded`?"],
+        ),
+    ] {
+        let file = folder.file("s.toml", text);
+        refused(&["run", &file], &words);
+    }
+}
+
+#[test]
 fn what_never_ends_or_is_too_long_is_not_read_to_its_end() {
     let folder = Folder::new();
     let long = folder.file("config.json", vec![b'['; (4 << 20) + 1]);
