@@ -107,8 +107,11 @@ fn rows(plans: &[Surveyed], width: Option<usize>, out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// Code, axis and the number that was tested.
+/// Code, axis and the number that was tested; a rule as a whole tests none.
 fn short(found: &Violation) -> String {
+    if found.axis == "rule" && found.granule == 0 {
+        return format!("{} rule", found.code);
+    }
     let granule = if found.granule > 1 {
         format!(" % {}", found.granule)
     } else {
@@ -143,7 +146,7 @@ fn findings(
     let found = plan
         .violations
         .iter()
-        .map(|found| format!("{}: {}", short(found), found.message));
+        .map(|found| format!("{}: {}", short(found), plain(&found.message)));
     for text in wrong.into_iter().chain(found) {
         for line in sentence(&text, width) {
             writeln!(out, "{line}")?;

@@ -82,6 +82,13 @@ pub(super) fn check<'a>(
     for (key, when) in whens {
         condition(when).map_err(|why| (key, why))?;
     }
+    let refusals = rule.refuse.iter().map(|r| ("refuse", &r.why));
+    let limits = rule.limits.iter().map(|l| ("limits", &l.why));
+    for (key, why) in refusals.chain(limits) {
+        if why.trim().is_empty() {
+            return Err((key, "has an empty `why`".to_owned()));
+        }
+    }
     Ok(())
 }
 

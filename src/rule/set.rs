@@ -322,6 +322,26 @@ intermediate = [{ align = 16 }]
     }
 
     #[test]
+    fn multiples_of_zero_and_empty_reasons_are_refused_wherever_they_stand() {
+        for axis in ["intermediate", "hidden", "tokens"] {
+            let granule = "[{ align = 16, when = { width-not-multiple = 0 } }]";
+            let rest = MINIMAL.replace("intermediate = [{ align = 16 }]", "");
+            let said = error(&format!("{rest}{axis} = {granule}"));
+            assert!(
+                said.contains(axis) && said.contains("multiple of 0"),
+                "{said}"
+            );
+        }
+        for (key, first) in [
+            ("refuse", "when = {}, verdict = \"refused\""),
+            ("limits", "tokens-min = 2"),
+        ] {
+            let said = error(&format!("{MINIMAL}{key} = [{{ {first}, why = \" \" }}]"));
+            assert!(said.contains(key) && said.contains("empty `why`"), "{said}");
+        }
+    }
+
+    #[test]
     fn an_unknown_id_names_the_nearest() {
         let e = Rules::builtin()
             .get("sglang.flashinfer_cutlas.fp8")

@@ -4,6 +4,29 @@ use crate::{Folder, command, ends, padproof, qwen, refused, text};
 use serde_json::{Value, json};
 
 #[test]
+fn a_rules_clauses_are_plain_text_on_one_line() {
+    let folder = Folder::new();
+    let rules = folder.file(
+        "r.toml",
+        "[[rule]]\nid = \"a.b.fp8\"\nstack = \"a\"\nversion = \"1\"\nbackend = \"b\"\nformats = [\"fp8\"]\n\
+         source = \"here\"\ngrade = \"source\"\ntiming = \"after-load\"\nsplit = \"floor\"\norder = \"gate-up\"\n\
+         refuse = [{ when = {}, verdict = \"refused\", why = \"one\\ntwo\\u001b[31m\" }]\n",
+    );
+    let args = [
+        "Qwen3-30B-A3B",
+        "--weights",
+        "fp8",
+        "--rules",
+        &rules,
+        "--rule",
+        "a.b.fp8",
+    ];
+    let out = padproof(&[&["plan"] as &[&str], &args].concat());
+    let said = text(&out.stdout);
+    assert!(said.contains("\n  PP102 rule: one two [31m\n"), "{said}");
+}
+
+#[test]
 fn plans_end_with_1_only_when_a_named_rule_does_not_run_the_model() {
     let folder = Folder::new();
     let block = json!({ "quantization_config": {
