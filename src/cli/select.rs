@@ -46,6 +46,8 @@ impl Selected {
             .filter(|(name, _)| suite::builtin(name).is_some())
         {
             self.add_entries(builtin(name)?, word)?;
+        } else if word.ends_with(".toml") && !word.contains('=') {
+            self.add_file(Path::new(word))?;
         } else if word.contains('=') || word.is_empty() {
             self.cases.push(case(word)?);
         } else {

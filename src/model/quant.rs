@@ -3,7 +3,7 @@
 //! It must not plan with them. Layer 2. Sources: the methods' config keys as
 //! facts/upstream-padding.md 4.1 and facts/peers.md 5 met them.
 
-use super::doc::{Doc, shown};
+use super::doc::{Doc, shown, word};
 use super::error::{ModelError, Said};
 use super::facts::Quant;
 use super::family::Family;
@@ -135,6 +135,11 @@ fn formats(
     notes: &mut Vec<String>,
 ) -> Result<(String, [Option<Scheme>; 3]), ModelError> {
     let schemes = schemes(entry)?;
+    if schemes.list.is_empty() {
+        notes.push(
+            "quantized_layers names no quantised layer: none is taken as quantised".to_owned(),
+        );
+    }
     let ignored = ignored(entry)?;
     if ignored.unread > 0 {
         notes.push(format!(
@@ -368,8 +373,15 @@ fn by_layer(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
     };
     let mut kinds: Vec<(Scheme, Vec<&str>)> = Vec::new();
     for name in layers.map.keys() {
-        let Some(Value::Object(map)) = layers.map.get(name) else {
-            continue;
+        let map = match layers.map.get(name) {
+            Some(Value::Object(map)) => map,
+            other => {
+                return Err(ModelError::NotObject {
+                    file: layers.file.to_owned(),
+                    key: format!("quantized_layers.{}", word(name)),
+                    value: other.map_or(String::new(), shown),
+                });
+            }
         };
         let doc = Doc { map, ..layers };
         let word = doc.word(&["quant_algo"])?.map_or("", |(_, word)| word);

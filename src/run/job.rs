@@ -94,6 +94,8 @@ fn origin(suite: &Suite, name: &str, line: usize) -> Origin {
         line,
         word: match suite.shipped {
             true => name.to_owned(),
+            // A file's name that begins as an option does.
+            false if suite.file.starts_with('-') => format!("./{}::{name}", suite.file),
             false => format!("{}::{name}", suite.file),
         },
     }

@@ -111,6 +111,7 @@ fn bad_numbers_and_names_are_one_sentence() {
     plan(&["--layer", "sharded"], &["shared"]);
     plan(&["--format", "yaml"], &["human, json, markdown"]);
     refused(&["run", "smok"], &["did you mean `smoke`?"]);
+    refused(&["run", "no-file.toml"], &["no-file.toml: No such file"]);
     refused(
         &["run", "-p", "pad-identty"],
         &["did you mean `pad-identity`?"],

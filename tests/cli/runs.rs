@@ -150,6 +150,22 @@ fn plan_entries_are_held_and_named_by_their_reproducer() {
 }
 
 #[test]
+fn a_file_whose_name_begins_as_an_option_is_named_so_that_it_can_be_pasted() {
+    let folder = Folder::new();
+    folder.file(
+        "-x.toml",
+        "[suite]\nname = \"x\"\n[[plan]]\nname = \"a\"\nmodel = \"Qwen3-30B-A3B\"\nexpect = { width = 1 }\n",
+    );
+    let mut run = command(&["run", "--", "-x.toml"]);
+    let out = run.current_dir(folder.0.path()).output().unwrap();
+    let said = text(&out.stdout);
+    assert!(said.contains("padproof run ./-x.toml::x/a"), "{said}");
+    let mut again = command(&["run", "./-x.toml::x/a"]);
+    let out = again.current_dir(folder.0.path()).output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+}
+
+#[test]
 fn exports_are_whole_files_beside_standard_output() {
     let folder = Folder::new();
     let (json, junit) = (folder.path("r.json"), folder.path("r.xml"));

@@ -233,6 +233,24 @@ fn the_file_beside_says_the_format_where_the_config_does_not() {
     );
 }
 
+#[test]
+fn mixed_precision_that_names_no_layer_is_noted_and_a_layer_that_is_no_object_is_named() {
+    let mixed = |layers: Value| {
+        let entry = json!({"quant_algo": "MIXED_PRECISION", "quantized_layers": layers});
+        let beside = json!({ "quantization": entry }).to_string();
+        parse(&config(json!({})), "some/config.json", Some(&beside))
+    };
+    let model = mixed(json!({})).unwrap();
+    assert_eq!(model.quant.format, WeightFormat::Bf16);
+    let noted = |note: &String| note.contains("quantized_layers names no quantised layer");
+    assert!(model.notes.iter().any(noted), "{:?}", model.notes);
+    let error = mixed(json!({"a\nb": 1})).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "some/hf_quant_config.json: quantized_layers.a\\nb is 1, where an object is needed"
+    );
+}
+
 /// It was read only where the config said nothing; a stale one was never noticed.
 #[test]
 fn two_files_that_disagree_are_refused_and_name_both() {
