@@ -289,7 +289,7 @@ fn each_fault_is_named_with_its_place() {
 fn a_large_suite_is_read_in_time_and_its_lines_are_right() {
     use std::fmt::Write;
     let mut text = "[suite]\nname = \"s\"\n".to_owned();
-    let count = 20_000;
+    let count = 50_000;
     for n in 0..count {
         write!(text, "[[case]]\nname = \"c{n}\"\nline = \"i=33\"\n").expect("memory");
     }

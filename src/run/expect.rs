@@ -308,7 +308,7 @@ mod tests {
             ("{ blocks = [0] }", "blocks"),
             ("{ aligned_tp = [2] }", "aligned_tp"),
             ("{ says = [\"961 % 16\"] }", "findings"),
-            ("{ codes = [\"PP999\"] }", "PP999"),
+            ("{ codes = [\"PP105\"] }", "PP105"),
             ("{ rules = 2 }", "rules"),
         ] {
             let Verdict::Fail(finding) = hold(&entry(wrong)) else {
