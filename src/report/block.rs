@@ -3,7 +3,7 @@
 //! It must not choose which findings are shown. Layer 10.
 
 use super::style::kind_word;
-use super::words::thousands;
+use super::words::{plain, thousands};
 use crate::property::{Finding, Verdict};
 use crate::run::{Finished, Kind};
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub fn finding_block(
     )?;
     match &finished.verdict {
         Verdict::Fail(finding) => evidence(finding, full, out)?,
-        Verdict::Broken(why) => writeln!(out, "  {why}")?,
+        Verdict::Broken(why) => writeln!(out, "  {}", plain(why))?,
         Verdict::Skip(reason) => writeln!(out, "  {reason}")?,
         Verdict::Vacuous(reason) => writeln!(out, "  {}", reason.reason())?,
         Verdict::Pass(tier) => writeln!(out, "  {}", tier.name())?,
@@ -41,7 +41,7 @@ pub fn finding_block(
     }
     if let Some((file, line)) = &finished.place {
         let name = finished.name.as_deref().unwrap_or_default();
-        writeln!(out, "  entry: {name} ({file}:{line})")?;
+        writeln!(out, "  entry: {name} ({}:{line})", plain(file))?;
     }
     writeln!(out, "  repro: {}", finished.repro())?;
     if keep && matches!(finished.verdict, Verdict::Fail(_)) && finished.place.is_none() {
@@ -55,7 +55,7 @@ fn evidence(finding: &Finding, full: bool, out: &mut dyn Write) -> io::Result<()
     let note = finding
         .note
         .as_ref()
-        .map_or(String::new(), |n| format!("; {n}"));
+        .map_or(String::new(), |n| format!("; {}", plain(n)));
     writeln!(
         out,
         "  {} of {} differ{note}",
@@ -64,7 +64,7 @@ fn evidence(finding: &Finding, full: bool, out: &mut dyn Write) -> io::Result<()
     )?;
     if full {
         for line in &finding.first {
-            writeln!(out, "    {line}")?;
+            writeln!(out, "    {}", plain(line))?;
         }
         if !finding.derivation.is_empty() {
             writeln!(out, "  derivation: {}", finding.derivation)?;
@@ -73,10 +73,10 @@ fn evidence(finding: &Finding, full: bool, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-/// Where, wanted, actual and bound in one line.
+/// Where, wanted, actual and bound in one line, whatever a suite's texts hold.
 pub(super) fn sentence(finding: &Finding) -> String {
-    format!(
+    plain(&format!(
         "{} wanted {}, got {}; bound: {}",
         finding.place, finding.wanted, finding.actual, finding.bound
-    )
+    ))
 }

@@ -166,6 +166,25 @@ fn a_file_whose_name_begins_as_an_option_is_named_so_that_it_can_be_pasted() {
 }
 
 #[test]
+fn a_suites_texts_are_plain_text_on_one_line() {
+    let folder = Folder::new();
+    let head = "[suite]\nname = \"x\"\n[[plan]]\nname = \"a\"\nmodel = \"Qwen3-30B-A3B\"\n";
+    for (rest, wanted) in [
+        (
+            "width = 1 }\nwhy = \"p\\nq\\u001b[31m\"",
+            " differ; p q [31m\n",
+        ),
+        ("says = [\"p\\nq\"] }\nwhy = \"r\"", "p q"),
+        ("shapes = { \"p\\nq\" = [1] } }", "p q shape wanted"),
+    ] {
+        let rule = "rule = \"sglang.flashinfer_cutlass.fp8\"";
+        let file = folder.file("x.toml", format!("{head}{rule}\nexpect = {{ {rest}\n"));
+        let said = text(&padproof(&["run", &file]).stdout);
+        assert!(said.contains(wanted) && !said.contains("\nq"), "{said}");
+    }
+}
+
+#[test]
 fn exports_are_whole_files_beside_standard_output() {
     let folder = Folder::new();
     let (json, junit) = (folder.path("r.json"), folder.path("r.xml"));
