@@ -199,7 +199,7 @@ fn real_widths_are_padded_to_the_multiples_of_the_survey() {
                 (width, wanted, 2 * wanted),
                 "{model} tp={tp} granule {granule}"
             );
-            let fits = aligned_tp(&layer(i, true, w), 1, &rule).contains(&tp);
+            let fits = aligned_tp(&layer(i, true, w), 1, &rule, &[]).contains(&tp);
             assert_eq!(fits, width == wanted, "{model} tp={tp} granule {granule}");
         }
     }

@@ -17,7 +17,7 @@ const RANKS_MAX: u64 = 1 << 16;
 /// Logical sizes above this are refused (elements).
 const SIZE_MAX: u64 = 1 << 40;
 /// The smallest block a refined scale grid may have, in elements (facts/upstream-padding.md 1.3 V9).
-const REFINE_MIN: u64 = 32;
+pub const REFINE_MIN: u64 = 32;
 
 /// Derives the plan of one layer under one rule. `env` lists the environment variables that
 /// are set to a true value and that rules may name.

@@ -188,12 +188,13 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
 }
 
 /// Largest TP degree that advice looks at.
-const ADVICE_TP_MAX: u64 = 64;
+pub const ADVICE_TP_MAX: u64 = 64;
 
-/// TP degrees up to 64 that need no padding under `rule`, at the given EP.
-pub fn aligned_tp(layer: &LayerSpec, ep: u64, rule: &Rule) -> Vec<u64> {
+/// TP degrees up to 64 that need no padding under `rule`, at the given EP and with these
+/// variables set.
+pub fn aligned_tp(layer: &LayerSpec, ep: u64, rule: &Rule, env: &[&str]) -> Vec<u64> {
     let fits = |tp: &u64| {
-        plan_sizes(layer, Parallel { tp: *tp, ep }, rule, &[]).is_ok_and(|p| p.fit == Fit::Fits)
+        plan_sizes(layer, Parallel { tp: *tp, ep }, rule, env).is_ok_and(|p| p.fit == Fit::Fits)
     };
     (1..=ADVICE_TP_MAX)
         .filter(|tp| tp % ep.max(1) == 0)
@@ -223,11 +224,11 @@ mod tests {
         let trtllm = Rules::builtin()
             .get("sglang.flashinfer_trtllm.bf16")
             .unwrap();
-        let aligned = aligned_tp(&spec(896, WeightFormat::Bf16), 1, trtllm);
+        let aligned = aligned_tp(&spec(896, WeightFormat::Bf16), 1, trtllm, &[]);
         assert_eq!(aligned, [1, 7]);
         let block = Rules::builtin().get("sglang.triton.fp8-block").unwrap();
         assert_eq!(
-            aligned_tp(&spec(640, WeightFormat::Fp8Block), 1, block),
+            aligned_tp(&spec(640, WeightFormat::Fp8Block), 1, block, &[]),
             [1, 5]
         );
     }

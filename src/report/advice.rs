@@ -20,11 +20,21 @@ pub(super) fn degrees(list: &[u64]) -> String {
     words.join(", ")
 }
 
-/// Degrees that need no padding under every rule advised about.
+/// Degrees that are in the list of every rule advised about.
 pub(super) fn common(survey: &Survey) -> Vec<u64> {
-    let usable = &survey.advice.usable;
-    let aligned = survey.aligned_by_all().into_iter();
-    aligned.filter(|tp| usable.contains(tp)).collect()
+    let Some((first, rest)) = survey.advice.rules.split_first() else {
+        return Vec::new();
+    };
+    let all = |tp: &u64| rest.iter().all(|rule| rule.aligned.contains(tp));
+    first.aligned.iter().copied().filter(all).collect()
+}
+
+/// What the degrees were held against, and what not, a sentence each.
+pub(super) fn held_against(survey: &Survey) -> Vec<String> {
+    let advice = &survey.advice;
+    let known = (!advice.limits.is_empty()).then(|| format!("for {}", advice.limits.join(", ")));
+    let unknown = (!advice.unchecked.is_empty()).then(|| advice.unchecked.join("; "));
+    known.into_iter().chain(unknown).collect()
 }
 
 /// Writes the advice for people.
@@ -43,8 +53,10 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
             writeln!(out, "{line}")?;
         }
     }
-    for line in sentence(&format!("for {}", advice.limits.join(", ")), width) {
-        writeln!(out, "{line}")?;
+    for text in held_against(survey) {
+        for line in sentence(&text, width) {
+            writeln!(out, "{line}")?;
+        }
     }
     if !advice.usable.contains(&survey.parallel.tp) {
         let tp = survey.parallel.tp;
@@ -107,18 +119,33 @@ fn way(way: &Instead) -> String {
         }
         Way::Requantise => {
             format!(
-                "quantised again after the split, with loss, each rank {}",
-                way.width_padded
+                "quantised again after the split, with loss, {}",
+                instead_of(way)
             )
         }
-        Way::PadOffline => format!("checkpoint padded to {size} before it is served"),
+        Way::PadOffline => {
+            format!(
+                "checkpoint padded to {size} before it is served, {}",
+                instead_of(way)
+            )
+        }
     };
     format!("{what}: {}", cost(way))
 }
 
+/// The width that a rank gets for the one it has.
+fn instead_of(way: &Instead) -> String {
+    format!("{} a rank instead of {}", way.width_padded, way.width)
+}
+
 fn cost(way: &Instead) -> String {
-    let mut text = format!("{} {}", way.verdict.name(), way.width);
-    if way.width != way.width_padded {
+    let mut text = way.verdict.name().to_owned();
+    // There the width is the checkpoint's own, and no padding of the rule's.
+    let own = matches!(way.way, Way::PadOffline | Way::Requantise);
+    if !own {
+        text.push_str(&format!(" {}", way.width));
+    }
+    if !own && way.width != way.width_padded {
         text.push_str(&format!(" -> {}", way.width_padded));
     }
     if way.extra_arithmetic > 0 {
@@ -128,7 +155,11 @@ fn cost(way: &Instead) -> String {
         ));
     }
     if way.extra_bytes > 0 {
-        text.push_str(&format!(", {} more memory in all", bytes(way.extra_bytes)));
+        let all = way.extra_bytes;
+        text.push_str(&format!(", {} more memory in all", bytes(all)));
+        if way.tp > 1 {
+            text.push_str(&format!(", {} a rank", bytes(all.div_ceil(way.tp))));
+        }
     }
     text
 }
@@ -150,4 +181,34 @@ pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
         })
     };
     survey.advice.rules.iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Parallel;
+    use crate::rule::Rules;
+    use crate::run::{Query, survey};
+
+    /// facts/reports.md B08: a shared expert of 512 stays cut by TP.
+    #[test]
+    fn degrees_under_every_rule_stand_in_each_list_above() {
+        let mut model = crate::model::load("DeepSeek-V3").unwrap();
+        model.shared = Some(512);
+        let query = Query {
+            parallel: Parallel { tp: 16, ep: 1 },
+            tokens: 1,
+            rule: Some("sglang.triton.fp8-block"),
+            backend: None,
+            layer: None,
+            env: &[],
+            all: true,
+            arch: None,
+            versions: &[],
+            advice: true,
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        assert!(found.aligned_by_all().contains(&8));
+        assert_eq!(common(&found), [1, 2, 4]);
+    }
 }

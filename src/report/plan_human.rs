@@ -28,13 +28,18 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
     writeln!(out, "tp {tp}  ep {ep}{replicas}\n")?;
     if survey.plans.is_empty() {
-        let format = survey.model.quant.format;
-        return writeln!(
-            out,
-            "no loaded rule takes {format}; see `padproof list rules`"
-        );
+        return match not_judged(survey) {
+            Some(text) => writeln!(out, "{text}; see `padproof list rules`"),
+            None => writeln!(out, "no rule was chosen; see `padproof list rules`"),
+        };
     }
     rows(&survey.plans, width, out)?;
+    if let Some(text) = not_judged(survey) {
+        writeln!(out)?;
+        for line in sentence(&text, width) {
+            writeln!(out, "{}", line.trim_start())?;
+        }
+    }
     for one in &survey.plans {
         findings(&one.plan, one.wrong.as_deref(), width, out)?;
     }
@@ -46,6 +51,12 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
         writeln!(out, "\nwhat a code means: padproof explain {}", found.code)?;
     }
     advice::human(survey, width, out)
+}
+
+/// What was not judged and why, as one line.
+pub(super) fn not_judged(survey: &Survey) -> Option<String> {
+    let clauses: Vec<String> = survey.not_judged.iter().map(|n| plain(&n.why)).collect();
+    (!clauses.is_empty()).then(|| format!("not judged: {}", clauses.join("; ")))
 }
 
 /// The model's facts in a few lines.

@@ -5,22 +5,28 @@
 use super::advice;
 use crate::model::Model;
 use crate::plan::{Parallel, RankPlan, TensorPlan, Violation};
-use crate::run::{Survey, Surveyed};
+use crate::run::{Survey, Surveyed, TABLE_SCHEMA};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Version of the shape; raised when a field changes its meaning.
-const SCHEMA: u32 = 1;
-
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: u32,
+    /// Version of the shape; raised when a field changes its meaning. `diff` reads it too.
+    schema: u64,
     model: ModelFacts<'a>,
     parallel: Ranks,
     plans: Vec<OnePlan<'a>>,
+    not_judged: Vec<NotJudged<'a>>,
     advice: Advice<'a>,
+}
+
+#[derive(Serialize)]
+struct NotJudged<'a> {
+    layer: &'a str,
+    rule: Option<&'a str>,
+    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -51,6 +57,7 @@ struct Router<'a> {
 #[derive(Serialize)]
 struct OnePlan<'a> {
     rule: &'a str,
+    version: &'a str,
     layer: &'a str,
     verdict: &'a str,
     status: &'a str,
@@ -75,10 +82,11 @@ struct OnePlan<'a> {
 struct Advice<'a> {
     aligned_tp: Vec<u64>,
     per_rule: BTreeMap<&'a str, &'a [u64]>,
-    /// Those of `aligned_tp` that the rest of the model takes.
+    /// Those that stand in the list of each of `rules`.
     aligned_usable_tp: Vec<u64>,
     usable_tp: &'a [u64],
     limits: &'a [String],
+    unchecked: &'a [String],
     rules: Vec<Value>,
 }
 
@@ -89,7 +97,7 @@ struct Advice<'a> {
 pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     let model = &survey.model;
     let document = Document {
-        schema: SCHEMA,
+        schema: TABLE_SCHEMA,
         model: ModelFacts {
             model,
             gated: model.gated(),
@@ -105,6 +113,15 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             dp: Some(survey.dp).filter(|dp| *dp > 1),
         },
         plans: survey.plans.iter().map(one).collect(),
+        not_judged: survey
+            .not_judged
+            .iter()
+            .map(|n| NotJudged {
+                layer: n.layer.name(),
+                rule: n.rule.as_deref(),
+                why: &n.why,
+            })
+            .collect(),
         advice: Advice {
             aligned_tp: survey.aligned_by_all(),
             per_rule: survey
@@ -115,6 +132,7 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             aligned_usable_tp: advice::common(survey),
             usable_tp: &survey.advice.usable,
             limits: &survey.advice.limits,
+            unchecked: &survey.advice.unchecked,
             rules: advice::rules_json(survey),
         },
     };
@@ -126,6 +144,7 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
     let plan = &surveyed.plan;
     OnePlan {
         rule: &plan.rule,
+        version: &surveyed.version,
         layer: plan.layer.name(),
         verdict: plan.fit.name(),
         status: surveyed.status.name(),

@@ -3,6 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice;
+use super::plan_human::not_judged;
 use super::shares::shares;
 use super::words::{facts, percent, plain};
 use crate::run::Survey;
@@ -46,6 +47,9 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             percent(plan.overhead_millionths)
         )?;
     }
+    if let Some(text) = not_judged(survey) {
+        writeln!(out, "\n{}", escaped(&text))?;
+    }
     let found = survey
         .plans
         .iter()
@@ -65,8 +69,8 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     if !survey.advice.rules.is_empty() {
         writeln!(
             out,
-            "\nTP without padding under every current rule, for {}: {}",
-            survey.advice.limits.join(", "),
+            "\nTP without padding under every current rule ({}): {}",
+            advice::held_against(survey).join("; "),
             advice::degrees(&advice::common(survey))
         )?;
     }

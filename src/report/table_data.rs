@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// Columns of the CSV format, which are only ever added to.
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "model",
     "rule",
     "layer",
@@ -25,6 +25,7 @@ const COLUMNS: [&str; 16] = [
     "ranks",
     "bytes",
     "codes",
+    "version",
 ];
 
 /// Writes a table as CSV: one row a line, with the names of the columns first.
@@ -52,6 +53,7 @@ pub fn table_csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
             &l.ranks,
             &l.bytes.to_string(),
             &l.codes.join(" "),
+            &l.version,
         ])
         .map_err(io_error)?;
     }

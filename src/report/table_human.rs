@@ -6,7 +6,7 @@ use super::grid::grid;
 use super::style::{fit_word, heading};
 use super::words::{percent, plain, plural};
 use crate::plan::Fit;
-use crate::run::{Change, Diff, Line, Table};
+use crate::run::{Change, Diff, Figure, Line, Table};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -70,9 +70,13 @@ fn cell(line: &Line) -> String {
     match line.verdict {
         Fit::Fits => format!("{word} {}", line.width),
         Fit::Padded => format!("{word}{}", padded()),
-        _ => format!("{word} {}", line.codes.join(" "))
-            .trim_end()
-            .to_owned(),
+        // Codes of a file may be anything.
+        _ => format!(
+            "{word} {}",
+            super::plan_markdown::escaped(&line.codes.join(" "))
+        )
+        .trim_end()
+        .to_owned(),
     }
 }
 
@@ -149,30 +153,26 @@ pub fn table_markdown(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// A figure as text, and a share in full where two decimals would not tell it from another's.
+fn figure(figure: &Figure, full: bool) -> String {
+    match figure {
+        Figure::Word(text) if text.is_empty() => "-".to_owned(),
+        Figure::Word(text) => text.clone(),
+        Figure::Count(number) => number.to_string(),
+        Figure::Millionths(share) if full => {
+            format!("{}.{:04}%", share / 10_000, share % 10_000)
+        }
+        Figure::Millionths(share) => percent(*share),
+    }
+}
+
 /// What differs between two lines, as (figure, before, after).
 pub(super) fn figures(change: &Change) -> Vec<(&'static str, String, String)> {
-    type Figure = (&'static str, fn(&Line) -> String);
-    const ALL: [Figure; 7] = [
-        ("verdict", |l| l.verdict.name().to_owned()),
-        ("width", |l| l.width.to_string()),
-        ("padded", |l| l.width_padded.to_string()),
-        ("hidden", |l| l.hidden_padded.to_string()),
-        ("w13 rows", |l| l.w13_rows.to_string()),
-        ("overhead", |l| percent((l.overhead * 1e6).round() as u64)),
-        ("codes", |l| l.codes.join(" ")),
-    ];
-    let side = |line: &Option<Line>, figure: fn(&Line) -> String| {
-        let text = line.as_ref().map_or("-".to_owned(), figure);
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text
-        }
+    let spelled = |(name, before, after): (&'static str, Figure, Figure)| {
+        let full = figure(&before, false) == figure(&after, false);
+        (name, figure(&before, full), figure(&after, full))
     };
-    let ends = ALL.map(|(name, f)| (name, side(&change.before, f), side(&change.after, f)));
-    ends.into_iter()
-        .filter(|(_, before, after)| before != after)
-        .collect()
+    change.figures().into_iter().map(spelled).collect()
 }
 
 /// What became of the line, in one word.
@@ -197,8 +197,9 @@ pub fn diff_human(diff: &Diff, width: Option<usize>, out: &mut dyn Write) -> io:
             (None, Some(l)) | (Some(l), None) => whole(l),
             _ => {
                 let changed = figures(change).into_iter();
-                let words: Vec<String> =
-                    changed.map(|(n, a, b)| format!("{n} {a} -> {b}")).collect();
+                let words: Vec<String> = changed
+                    .map(|(n, a, b)| plain(&format!("{n} {a} -> {b}")))
+                    .collect();
                 words.join(", ")
             }
         };
@@ -257,7 +258,10 @@ pub fn diff_markdown(diff: &Diff, out: &mut dyn Write) -> io::Result<()> {
         let (before, after) = match kind(change) {
             "changed" => {
                 let sides = figures(change).into_iter().map(|(name, before, after)| {
-                    (format!("{name} {before}"), format!("{name} {after}"))
+                    (
+                        format!("{name} {}", escaped(&before)),
+                        format!("{name} {}", escaped(&after)),
+                    )
                 });
                 let (before, after): (Vec<String>, Vec<String>) = sides.unzip();
                 (before.join(", "), after.join(", "))

@@ -3,22 +3,23 @@
 //!
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
-use super::Surveyed;
+use super::candidates::on_arch;
+use super::{Query, Surveyed};
 use crate::model::Model;
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, layers, plan_layer};
+use crate::plan::{ADVICE_TP_MAX, Fit, LayerSpec, Parallel, Plan, REFINE_MIN, layers, plan_layer};
 use crate::rule::{Rule, Rules, Status};
 use crate::terms::{Extent, LayerKind, Split, WeightFormat};
 use serde::Serialize;
+use std::borrow::Cow;
 
-/// Largest TP degree that advice looks at.
-pub const ADVICE_TP_MAX: u64 = 64;
 /// Vocabularies are rounded up to a multiple of this before they are cut (vLLM's default; SGLang's
 /// is the same).
 const VOCABULARY_GRANULE: u64 = 64;
 /// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
 const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
-/// The smallest block that scales may be repeated at (facts/upstream-padding.md 1.3 V9).
-const REFINE_MIN: u64 = 32;
+/// Degrees that are named where the heads, which bound them, are not recorded: powers of two, and
+/// three times one.
+const COMMON: [u64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A kind of way around a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -92,7 +93,7 @@ pub struct RuleAdvice {
     pub verdict: Fit,
     /// Usable degrees that need no padding.
     pub aligned: Vec<u64>,
-    /// The usable degree above 1 that pads least.
+    /// The usable degree above 1 that pads least, if it pads less than the one asked about.
     pub cheapest: Option<Instead>,
     /// Ways around, when the plan does not fit as it is.
     pub instead: Vec<Instead>,
@@ -103,15 +104,22 @@ pub struct RuleAdvice {
 pub struct Advice {
     /// Degrees up to 64 that the rest of the model takes.
     pub usable: Vec<u64>,
-    /// What bounds them, and what is not known, a clause each.
+    /// What bounds them, a clause each.
     pub limits: Vec<String>,
+    /// What is not known and so not held against them, a clause each.
+    pub unchecked: Vec<String>,
     /// By rule, as in the survey.
     pub rules: Vec<RuleAdvice>,
 }
 
 impl Advice {
     /// About every current rule of the routed layer among `plans`.
-    pub(super) fn of(model: &Model, plans: &[Surveyed], rules: &Rules, parallel: Parallel) -> Self {
+    pub(super) fn of<'p>(
+        model: &Model,
+        plans: &'p [Surveyed],
+        rules: &'p Rules,
+        query: &Query<'p>,
+    ) -> Self {
         let (routed, rest): (Vec<_>, Vec<_>) = layers(model, 1)
             .into_iter()
             .partition(|p| p.kind == LayerKind::Routed);
@@ -121,21 +129,25 @@ impl Advice {
         let mut advice = Advice {
             usable: usable(model),
             limits: limits(model),
+            unchecked: unchecked(model),
             rules: Vec::new(),
         };
-        let current =
-            |one: &&Surveyed| one.plan.layer == LayerKind::Routed && one.status == Status::Current;
-        let others: Vec<&Surveyed> = plans.iter().filter(current).collect();
-        for one in &others {
-            let Ok(rule) = rules.get(&one.plan.rule) else {
-                continue;
-            };
+        let current = |one: &&'p Surveyed| {
+            one.plan.layer == LayerKind::Routed && one.status == Status::Current
+        };
+        let with_rule = |one: &'p Surveyed| -> Option<Other<'p>> {
+            let rule = rules.get(&one.plan.rule).ok()?;
+            Some((one, on_arch(rule, query.arch)))
+        };
+        let others: Vec<Other<'p>> = plans.iter().filter(current).filter_map(with_rule).collect();
+        for (one, rule) in &others {
             let about = About {
                 model,
                 part,
                 rest: &rest,
                 rule,
-                parallel,
+                parallel: query.parallel,
+                env: query.env,
             };
             advice
                 .rules
@@ -146,7 +158,8 @@ impl Advice {
 }
 
 /// Degrees that the model's other parts take: query heads cut equally, key-value heads cut
-/// equally or repeated, the vocabulary after rounding.
+/// equally or repeated, the vocabulary after rounding. Where the heads are not recorded, only
+/// common degrees.
 pub fn usable(model: &Model) -> Vec<u64> {
     let heads = |tp: u64| model.attention_heads.is_none_or(|n| n.is_multiple_of(tp));
     let kv = |tp: u64| {
@@ -160,7 +173,8 @@ pub fn usable(model: &Model) -> Vec<u64> {
         };
         model.vocab.is_none_or(|n| padded(n).is_multiple_of(tp))
     };
-    let takes = |tp: &u64| heads(*tp) && kv(*tp) && words(*tp);
+    let common = |tp: u64| model.attention_heads.is_some() || COMMON.contains(&tp);
+    let takes = |tp: &u64| heads(*tp) && kv(*tp) && words(*tp) && common(*tp);
     (1..=ADVICE_TP_MAX).filter(takes).collect()
 }
 
@@ -173,11 +187,30 @@ fn limits(model: &Model) -> Vec<String> {
     let known = parts
         .iter()
         .filter_map(|(what, n)| n.map(|n| format!("{n} {what}")));
-    let unknown = parts.iter().filter(|(_, n)| n.is_none());
-    known
-        .chain(unknown.map(|(what, _)| format!("unknown {what}")))
-        .collect()
+    known.collect()
 }
+
+fn unchecked(model: &Model) -> Vec<String> {
+    let heads = match (model.attention_heads, model.kv_heads) {
+        (None, None) => Some("head counts not recorded: not checked"),
+        (None, Some(_)) => Some("number of attention heads not recorded: not checked"),
+        (Some(_), None) => Some("number of key-value heads not recorded: not checked"),
+        (Some(_), Some(_)) => None,
+    };
+    let common = model
+        .attention_heads
+        .is_none()
+        .then_some("so of degrees only powers of two, and three times one, are named");
+    let words = model
+        .vocab
+        .is_none()
+        .then_some("size of vocabulary not recorded: not checked");
+    let clauses = [heads, common, words].into_iter().flatten();
+    clauses.map(str::to_owned).collect()
+}
+
+/// Another rule's plan on the same ranks, and the rule as it is asked about.
+type Other<'a> = (&'a Surveyed, Cow<'a, Rule>);
 
 /// What one rule is asked about.
 struct About<'a> {
@@ -187,26 +220,26 @@ struct About<'a> {
     rest: &'a [LayerSpec],
     rule: &'a Rule,
     parallel: Parallel,
+    env: &'a [&'a str],
 }
 
 impl About<'_> {
     fn plan(&self, parallel: Parallel) -> Option<Plan> {
-        plan_layer(self.part, parallel, self.rule, &[]).ok()
+        plan_layer(self.part, parallel, self.rule, self.env).ok()
     }
 
-    /// Whether the parts beside the routed experts that the rule is for run on these ranks.
-    fn rest_runs(&self, parallel: Parallel) -> bool {
+    /// Whether the parts beside the routed experts that a rule is for run on these ranks.
+    fn rest_runs(&self, rule: &Rule, parallel: Parallel) -> bool {
         let concerned = |part: &&LayerSpec| {
-            self.rule.layers.contains(&part.kind.follows())
-                && self.rule.formats.contains(&part.weight)
+            rule.layers.contains(&part.kind.follows()) && rule.formats.contains(&part.weight)
         };
         let runs = |part: &LayerSpec| {
-            plan_layer(part, parallel, self.rule, &[]).is_ok_and(|plan| plan.fit < Fit::Refused)
+            plan_layer(part, parallel, rule, self.env).is_ok_and(|plan| plan.fit < Fit::Refused)
         };
         self.rest.iter().filter(concerned).all(runs)
     }
 
-    fn advice(&self, plan: &Plan, usable: &[u64], others: &[&Surveyed]) -> RuleAdvice {
+    fn advice(&self, plan: &Plan, usable: &[u64], others: &[Other<'_>]) -> RuleAdvice {
         let ep = self.parallel.ep.max(1);
         let tried = usable.iter().filter(|tp| tp.is_multiple_of(ep));
         let plans: Vec<Plan> = tried
@@ -217,10 +250,13 @@ impl About<'_> {
                 })
             })
             .collect();
-        let fits = |plan: &&Plan| plan.fit == Fit::Fits && self.rest_runs(plan.parallel);
+        let fits = |plan: &&Plan| plan.fit == Fit::Fits && self.rest_runs(self.rule, plan.parallel);
         let aligned: Vec<u64> = plans.iter().filter(fits).map(|p| p.parallel.tp).collect();
-        let padded = |plan: &&Plan| {
-            plan.fit == Fit::Padded && plan.parallel.tp > 1 && self.rest_runs(plan.parallel)
+        let padded = |other: &&Plan| {
+            other.fit == Fit::Padded
+                && other.parallel.tp > 1
+                && better(other, plan)
+                && self.rest_runs(self.rule, other.parallel)
         };
         let cheapest = plans
             .iter()
@@ -271,7 +307,7 @@ impl About<'_> {
         share_of(elements, self.part.weight.element().bits(), 8)
     }
 
-    fn ways(&self, plan: &Plan, aligned: &[u64], others: &[&Surveyed]) -> Vec<Instead> {
+    fn ways(&self, plan: &Plan, aligned: &[u64], others: &[Other<'_>]) -> Vec<Instead> {
         let mut all = Vec::new();
         let asked = self.parallel.tp;
         let below = aligned.iter().rev().find(|tp| **tp < asked);
@@ -316,12 +352,16 @@ impl About<'_> {
     }
 
     /// The best other rule on the same ranks, of the same stack if it is as good.
-    fn backend(&self, plan: &Plan, others: &[&Surveyed]) -> Option<Instead> {
+    fn backend(&self, plan: &Plan, others: &[Other<'_>]) -> Option<Instead> {
         let foreign = |id: &str| !id.starts_with(&format!("{}.", self.rule.stack));
         others
             .iter()
-            .map(|one| &one.plan)
-            .filter(|other| other.rule != plan.rule && better(other, plan))
+            .filter(|(one, rule)| {
+                one.plan.rule != plan.rule
+                    && better(&one.plan, plan)
+                    && self.rest_runs(rule, self.parallel)
+            })
+            .map(|(one, _)| &one.plan)
             .min_by_key(|o| (o.fit, o.overhead_millionths, foreign(&o.rule)))
             .map(|other| self.instead(Way::Backend, other))
     }
@@ -339,11 +379,18 @@ impl About<'_> {
         }
         let mut finer = self.rule.clone();
         finer.scale.refine = true;
-        finer.refuse.clear();
+        // What asks for whole blocks is about the grid; the rest stays.
+        let block = match self.part.weight.scale().map(|grid| grid.cols) {
+            Some(Extent::Block(block)) => Some(block),
+            Some(Extent::All) | None => None,
+        };
+        finer
+            .refuse
+            .retain(|one| block.is_none() || one.when.width_not_multiple != block);
         if finer.split == Split::Error {
             finer.split = Split::Floor;
         }
-        let refined = plan_layer(self.part, self.parallel, &finer, &[]).ok()?;
+        let refined = plan_layer(self.part, self.parallel, &finer, self.env).ok()?;
         let block = refined.w2_scale.map(|scale| scale.col_block)?;
         if refined.fit > Fit::Padded || block < REFINE_MIN {
             return None;
@@ -388,7 +435,7 @@ impl About<'_> {
                 intermediate,
                 ..self.part.clone()
             };
-            let padded = plan_layer(&spec, self.parallel, self.rule, &[]).ok()?;
+            let padded = plan_layer(&spec, self.parallel, self.rule, self.env).ok()?;
             if padded.fit != Fit::Fits || intermediate <= self.part.intermediate {
                 continue;
             }

@@ -46,7 +46,8 @@ fn degrees_that_do_not_divide_the_heads_are_not_advised() {
 #[test]
 fn vocabularies_are_rounded_before_they_are_cut() {
     let mut model = crate::model::load("NemotronH-default").unwrap();
-    assert_eq!(usable(&model).len(), 64);
+    // No head count is recorded: nobody has 61 ranks.
+    assert_eq!(usable(&model), [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]);
     model.vocab = Some(100);
     // 128 words after rounding.
     assert_eq!(usable(&model), [1, 2, 4, 8, 16, 32, 64]);
@@ -91,13 +92,21 @@ fn the_cheapest_padded_degree_is_named() {
         "Nemotron-3-Nano-30B-A3B",
         WeightFormat::Fp8,
         "sglang.flashinfer_trtllm.fp8",
-        8,
+        32,
     );
     let advice = &found.advice.rules[0];
     assert_eq!(advice.aligned, Vec::<u64>::new());
     // 1856 = 14.5 * 128: every usable degree above 1 pads to 2048.
     let cheapest = advice.cheapest.as_ref().unwrap();
     assert_eq!((cheapest.tp, cheapest.extra_arithmetic), (16, 103_448));
+    let found = asked(
+        "Nemotron-3-Nano-30B-A3B",
+        WeightFormat::Fp8,
+        "sglang.flashinfer_trtllm.fp8",
+        8,
+    );
+    let cheapest = found.advice.rules[0].cheapest.as_ref();
+    assert_eq!(cheapest, None, "16 ranks pad as much as 8");
 }
 
 #[test]
@@ -151,4 +160,94 @@ fn degrees_at_which_another_part_does_not_run_are_not_advised() {
     // facts/reports.md B08: a shared expert of 512 stays cut by TP.
     model.shared = Some(512);
     assert_eq!(advised(&model), [1, 2, 4]);
+}
+
+/// The rest of a model asks every rule that is for it; the one beside may not run it.
+#[test]
+fn a_backend_that_does_not_run_the_other_parts_is_not_advised() {
+    let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
+    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
+    let text = |id: &str, width: u64| {
+        format!(
+            "[[rule]]\nid = \"t.{id}.fp8-block\"\nstack = \"t\"\nversion = \"1\"\nbackend = \"{id}\"\n\
+             formats = [\"fp8-block\"]\nlayers = [\"routed\", \"shared\"]\nsource = \"test\"\n\
+             grade = \"derived\"\ntiming = \"creation\"\nsplit = \"error\"\norder = \"gate-up\"\n\
+             [[rule.refuse]]\nwhen = {{ width-not-multiple = {width} }}\nverdict = \"refused\"\nwhy = \"w\"\n"
+        )
+    };
+    let rules = Rules::parse(&(text("narrow", 256) + &text("wide", 128)), "test").unwrap();
+    let advised = |shared: Option<u64>| {
+        let mut model = model.clone();
+        model.shared = shared;
+        let query = Query {
+            parallel: Parallel { tp: 4, ep: 1 },
+            tokens: 1,
+            rule: None,
+            backend: None,
+            layer: None,
+            env: &[],
+            all: true,
+            arch: None,
+            versions: &[],
+            advice: true,
+        };
+        let found = survey(&model, &rules, &query).unwrap();
+        way(&found, Way::Backend).map(|way| way.rule.clone())
+    };
+    assert_eq!(advised(Some(1024)).as_deref(), Some("t.wide.fp8-block"));
+    // 192 a rank is no whole block.
+    assert_eq!(advised(Some(768)), None);
+}
+
+#[test]
+fn finer_scales_keep_refusals_that_are_not_about_the_grid() {
+    let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
+    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
+    let finer = |model: &crate::model::Model, rule| {
+        let query = Query {
+            parallel: Parallel { tp: 8, ep: 1 },
+            tokens: 1,
+            rule: Some(rule),
+            backend: None,
+            layer: None,
+            env: &[],
+            all: true,
+            arch: None,
+            versions: &[],
+            advice: true,
+        };
+        let found = survey(model, Rules::builtin(), &query).unwrap();
+        way(&found, Way::FinerScales).is_some()
+    };
+    assert!(finer(&model, "vllm.modelopt.fp8-block"));
+    // The kernel refuses a hidden size of 4160 = 32.5 * 128 on any grid.
+    model.hidden = 4160;
+    assert!(!finer(&model, "vllm.modelopt.fp8-block"));
+}
+
+#[test]
+fn advice_is_about_the_architecture_that_is_asked_for() {
+    // 3072 / 12 = 256 fits everywhere; 3072 / 8 = 384 only where 128 is enough.
+    let mut model = crate::model::load("Kimi-K3").unwrap();
+    model.quant = crate::model::Quant::none(WeightFormat::Mxfp4);
+    model.attention_heads = Some(64);
+    model.kv_heads = Some(64);
+    let aligned = |arch| {
+        let query = Query {
+            parallel: Parallel { tp: 8, ep: 1 },
+            tokens: 1,
+            rule: Some("vllm.triton_unfused.mxfp4"),
+            backend: None,
+            layer: None,
+            env: &[],
+            all: true,
+            arch,
+            versions: &[],
+            advice: true,
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        found.advice.rules[0].aligned.clone()
+    };
+    assert!(aligned(Some("gfx942")).contains(&8));
+    assert!(!aligned(Some("gfx950")).contains(&8));
 }

@@ -4,13 +4,21 @@
 
 use super::survey::{Query, SurveyError};
 use crate::model::Model;
-use crate::plan::{LayerSpec, concerns};
+use crate::plan::{LayerSpec, Parallel, concerns, replicated};
 use crate::rule::{Held, Rule, Rules, Status};
 use crate::terms::nearest;
 use std::borrow::Cow;
 
 /// A rule, and the version it was asked about where nothing was read of that.
 pub(super) type Candidate<'q> = (&'q Rule, Option<&'q str>);
+
+/// A candidate that is planned for one part.
+pub(super) struct Choice<'q> {
+    pub(super) rule: &'q Rule,
+    pub(super) unread: Option<&'q str>,
+    /// The ranks that share the part; none when the groups of experts do not divide them.
+    pub(super) ranks: Option<Parallel>,
+}
 
 /// The rules that names, backend and architecture leave, current ones first.
 pub(super) fn candidates<'q>(
@@ -48,11 +56,15 @@ pub(super) fn candidates<'q>(
             backend: backend.to_owned(),
         });
     }
-    found.retain(|rule| {
-        let on = |arch: &str| rule.arch.is_empty() || rule.arch.iter().any(|a| a == arch);
-        let shipped = rule.status == Status::Current || !query.versions.is_empty();
-        query.arch.is_none_or(on) && (query.all || shipped)
-    });
+    let on = |rule: &Rule, arch: &str| rule.arch.is_empty() || rule.arch.iter().any(|a| a == arch);
+    found.retain(|rule| query.arch.is_none_or(|arch| on(rule, arch)));
+    if let (true, Some(rule), Some(arch)) = (found.is_empty(), query.rule, query.arch) {
+        return Err(SurveyError::DisjointArch {
+            rule: rule.to_owned(),
+            arch: arch.to_owned(),
+        });
+    }
+    found.retain(|rule| query.all || rule.status == Status::Current || !query.versions.is_empty());
     found.sort_by_key(|rule| rule.status);
     Ok(found)
 }
@@ -97,6 +109,7 @@ pub(super) fn at_versions<'q>(
             why,
         });
     }
+    let any = !found.is_empty();
     let kept = found.into_iter().filter_map(|rule| {
         let exact = query.rule == Some(rule.id.as_str());
         let shipped = query.all || rule.status == Status::Current;
@@ -110,7 +123,16 @@ pub(super) fn at_versions<'q>(
             Held::Yes | Held::No | Held::Unread => None,
         }
     });
-    Ok(kept.collect())
+    let kept: Vec<Candidate<'q>> = kept.collect();
+    if let (true, true, Some(rule), [(stack, version), ..]) =
+        (any, kept.is_empty(), query.rule, asked.as_slice())
+    {
+        return Err(SurveyError::Version {
+            given: format!("{stack}={version}"),
+            why: format!("no rule that matches `{rule}` held then"),
+        });
+    }
+    Ok(kept)
 }
 
 /// The rule as it is on one architecture.
@@ -125,38 +147,81 @@ pub fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
     }
 }
 
+/// Whether a rule is for checkpoints of the model's method.
+fn of_method(rule: &Rule, model: &Model) -> bool {
+    let method = model.quant.method.replace('_', "-");
+    let mut methods = rule.methods.iter().map(|m| m.replace('_', "-"));
+    method == "none" || rule.methods.is_empty() || methods.any(|m| m == method)
+}
+
 /// The candidates that are planned for one part: those that take its kind and format, the
-/// checkpoint's method and a layer like it. A rule named exactly is planned whatever the format,
-/// and so is a pattern that would else plan nothing: the plan then says what is not the rule's.
+/// checkpoint's method and a layer like it on the ranks that share it. A rule named exactly is
+/// planned whatever the format, and so is a pattern that would else plan nothing: the plan then
+/// says what is not the rule's.
 pub(super) fn chosen<'q>(
     candidates: &[Candidate<'q>],
     parts: &[LayerSpec],
     part: &LayerSpec,
     model: &Model,
     query: &Query<'_>,
-) -> Vec<Candidate<'q>> {
-    let method = model.quant.method.replace('_', "-");
-    let of_method = |rule: &Rule| {
-        let mut methods = rule.methods.iter().map(|m| m.replace('_', "-"));
-        method == "none" || rule.methods.is_empty() || methods.any(|m| m == method)
-    };
+    dp: u64,
+) -> Vec<Choice<'q>> {
+    let ranks =
+        |rule: &Rule, part: &LayerSpec| replicated(&rule.stack, part.kind, query.parallel, dp);
     let takes = |rule: &Rule, part: &LayerSpec| {
         rule.layers.contains(&part.kind.follows())
             && rule.formats.contains(&part.weight)
-            && of_method(rule)
-            && concerns(rule, part, query.parallel)
+            && of_method(rule, model)
+            && ranks(rule, part).is_none_or(|ranks| concerns(rule, part, ranks))
     };
     let any = candidates
         .iter()
         .any(|(rule, _)| parts.iter().any(|part| takes(rule, part)));
     let first = parts.first().map(|p| p.kind);
     let named = query.rule.is_some() && !any && first == Some(part.kind);
-    candidates
-        .iter()
-        .copied()
-        .filter(|(rule, _)| {
-            let exact = query.rule == Some(rule.id.as_str());
-            takes(rule, part) || (exact && rule.layers.contains(&part.kind.follows())) || named
-        })
-        .collect()
+    let taken = candidates.iter().filter(|(rule, _)| {
+        let exact = query.rule == Some(rule.id.as_str());
+        takes(rule, part) || (exact && rule.layers.contains(&part.kind.follows())) || named
+    });
+    let choice = |&(rule, unread): &Candidate<'q>| Choice {
+        rule,
+        unread,
+        ranks: ranks(rule, part),
+    };
+    taken.map(choice).collect()
+}
+
+/// Why no candidate is for a part, as a clause.
+pub(super) fn uncovered(
+    candidates: &[Candidate<'_>],
+    part: &LayerSpec,
+    model: &Model,
+    query: &Query<'_>,
+) -> String {
+    let narrowed = query.rule.is_some()
+        || query.backend.is_some()
+        || query.arch.is_some()
+        || !query.versions.is_empty();
+    let which = match (narrowed, query.all) {
+        (true, _) => "chosen",
+        (false, true) => "loaded",
+        (false, false) => "current",
+    };
+    let (kind, format) = (part.kind, part.weight);
+    let mut left: Vec<&Rule> = candidates.iter().map(|(rule, _)| *rule).collect();
+    left.retain(|rule| rule.layers.contains(&kind.follows()));
+    if left.is_empty() {
+        return format!("no {which} rule covers the {kind} layer");
+    }
+    left.retain(|rule| rule.formats.contains(&format));
+    if left.is_empty() {
+        return format!("no {which} rule takes {format} in the {kind} layer");
+    }
+    if !left.iter().any(|rule| of_method(rule, model)) {
+        let method = &model.quant.method;
+        return format!("no {which} rule takes {format} of `{method}` in the {kind} layer");
+    }
+    format!(
+        "the {which} rules that take {format} are for other ranks or layers than the {kind} one"
+    )
 }

@@ -7,8 +7,40 @@ use crate::plan::Fit;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Overheads closer than this are the same: tables hold millionths.
-const OVERHEAD_STEP: f64 = 1e-6;
+/// One figure of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Figure {
+    /// A word, or several.
+    Word(String),
+    /// A number of elements, ranks or bytes.
+    Count(u64),
+    /// A share, in millionths: what tables hold.
+    Millionths(u64),
+}
+
+/// A figure's name, and the figure of a line; none where the line's table does not tell it.
+type Named = (&'static str, fn(&Line) -> Option<Figure>);
+
+/// Everything that is compared, and shown where it differs.
+const FIGURES: [Named; 11] = [
+    ("version", |l| word(&l.version)),
+    ("verdict", |l| word(l.verdict.name())),
+    ("width", |l| Some(Figure::Count(l.width))),
+    ("padded", |l| Some(Figure::Count(l.width_padded))),
+    ("logical hidden", |l| Some(Figure::Count(l.hidden))),
+    ("hidden", |l| Some(Figure::Count(l.hidden_padded))),
+    ("w13 rows", |l| Some(Figure::Count(l.w13_rows))),
+    ("overhead", |l| {
+        Some(Figure::Millionths((l.overhead * 1e6).round() as u64))
+    }),
+    ("ranks", |l| word(&l.ranks)),
+    ("bytes", |l| (l.bytes > 0).then_some(Figure::Count(l.bytes))),
+    ("codes", |l| Some(Figure::Word(l.codes.join(" ")))),
+];
+
+fn word(text: &str) -> Option<Figure> {
+    (!text.is_empty()).then(|| Figure::Word(text.to_owned()))
+}
 
 /// What became of one line.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +56,17 @@ impl Change {
     pub fn line(&self) -> &Line {
         let line = self.after.as_ref().or(self.before.as_ref());
         line.expect("a change has at least one side")
+    }
+
+    /// What differs between two lines, as (name, before, after). A figure that one of two tables
+    /// does not tell is not compared: an older version wrote fewer.
+    pub fn figures(&self) -> Vec<(&'static str, Figure, Figure)> {
+        let (Some(a), Some(b)) = (&self.before, &self.after) else {
+            return Vec::new();
+        };
+        let both = |&(name, figure): &Named| Some((name, figure(a)?, figure(b)?));
+        let told = FIGURES.iter().filter_map(both);
+        told.filter(|(_, before, after)| before != after).collect()
     }
 }
 
@@ -51,9 +94,11 @@ impl Diff {
                 before: old.remove(&key),
                 after: new.remove(&key),
             };
-            match (&change.before, &change.after) {
-                (Some(a), Some(b)) if same(a, b) => diff.same += 1,
-                _ => diff.changes.push(change),
+            let both = change.before.is_some() && change.after.is_some();
+            if both && change.figures().is_empty() {
+                diff.same += 1;
+            } else {
+                diff.changes.push(change);
             }
         }
         diff
@@ -66,24 +111,6 @@ fn owned(line: &Line) -> Key {
     let (model, rule, layer, format, tp, ep) = line.key();
     let own = str::to_owned;
     (own(model), own(rule), own(layer), own(format), tp, ep)
-}
-
-fn same(a: &Line, b: &Line) -> bool {
-    let sizes = |l: &Line| {
-        (
-            l.width,
-            l.width_padded,
-            l.hidden,
-            l.hidden_padded,
-            l.w13_rows,
-        )
-    };
-    a.verdict == b.verdict
-        && sizes(a) == sizes(b)
-        && (a.overhead - b.overhead).abs() < OVERHEAD_STEP
-        && a.codes == b.codes
-        // A table of `plan --format json` of an older version may lack these.
-        && (a.ranks == b.ranks || a.ranks.is_empty() || b.ranks.is_empty())
 }
 
 /// Why a text is no table.
@@ -133,17 +160,22 @@ pub enum TableError {
 /// The newest schema that is read.
 pub const TABLE_SCHEMA: u64 = 1;
 
+/// What says how to read the rest.
+#[derive(Deserialize)]
+struct Schema {
+    schema: u64,
+}
+
 #[derive(Deserialize)]
 struct Document {
-    schema: u64,
     lines: Option<Vec<Line>>,
-    model: Option<Named>,
+    model: Option<ModelName>,
     parallel: Option<Ranks>,
     plans: Option<Vec<OnePlan>>,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct ModelName {
     name: String,
 }
 
@@ -168,6 +200,15 @@ struct OnePlan {
     findings: Vec<Finding>,
     #[serde(default)]
     ranks: Vec<Share>,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    tensors: Vec<Held>,
+}
+
+#[derive(Deserialize)]
+struct Held {
+    bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -188,18 +229,22 @@ impl Table {
     /// Text that is no such table.
     pub fn parse(text: &str, file: &str) -> Result<Self, TableError> {
         let file = file.to_owned();
+        // By itself: a newer version may have other fields than the rest asks for.
+        let schema = match serde_json::from_str(text) {
+            Ok(Schema { schema }) => schema,
+            Err(source) => return Err(TableError::Json { file, source }),
+        };
+        if schema > TABLE_SCHEMA {
+            return Err(TableError::Schema {
+                file,
+                schema,
+                known: TABLE_SCHEMA,
+            });
+        }
         let document: Document = match serde_json::from_str(text) {
             Ok(document) => document,
             Err(source) => return Err(TableError::Json { file, source }),
         };
-        if document.schema > TABLE_SCHEMA {
-            let (schema, known) = (document.schema, TABLE_SCHEMA);
-            return Err(TableError::Schema {
-                file,
-                schema,
-                known,
-            });
-        }
         let lines = match document {
             Document {
                 lines: Some(lines), ..
@@ -253,8 +298,12 @@ fn line(model: &str, ranks: &Ranks, plan: OnePlan) -> Line {
         w13_rows: plan.w13_rows,
         overhead: plan.overhead,
         ranks: super::lengths(plan.ranks.iter().map(|rank| rank.len)),
-        bytes: 0,
+        bytes: plan
+            .tensors
+            .iter()
+            .fold(0, |all, t| t.bytes.saturating_add(all)),
         codes,
+        version: plan.version,
     }
 }
 
@@ -280,6 +329,7 @@ mod tests {
             ranks: String::new(),
             bytes: 0,
             codes: Vec::new(),
+            version: String::new(),
         };
         Table {
             lines: lines.iter().map(line).collect(),
@@ -323,5 +373,37 @@ mod tests {
         let one = table(&[("a", 1, Fit::Fits, 96), ("b", 1, Fit::Fits, 96)]);
         let other = table(&[("b", 1, Fit::Fits, 96), ("a", 1, Fit::Fits, 96)]);
         assert!(Diff::of(&one, &other).changes.is_empty());
+    }
+
+    #[test]
+    fn whatever_a_table_tells_is_compared_and_shown() {
+        let mut before = table(&[("a", 1, Fit::Fits, 96)]);
+        before.lines[0].version = "0.1".to_owned();
+        before.lines[0].ranks = "96*1".to_owned();
+        before.lines[0].bytes = 10;
+        let names = |change: fn(&mut Line)| -> Vec<&str> {
+            let mut after = before.clone();
+            change(&mut after.lines[0]);
+            let diff = Diff::of(&before, &after);
+            let all = diff.changes.iter().flat_map(Change::figures);
+            all.map(|(name, ..)| name).collect()
+        };
+        assert_eq!(names(|l| l.version = "0.2".to_owned()), ["version"]);
+        assert_eq!(names(|l| l.hidden = 60), ["logical hidden"]);
+        assert_eq!(names(|l| l.ranks = "48*2".to_owned()), ["ranks"]);
+        assert_eq!(names(|l| l.bytes = 11), ["bytes"]);
+        assert_eq!(names(|l| l.overhead = 0.000_001), ["overhead"]);
+        // A table of an older version tells neither.
+        assert_eq!(names(|l| l.version.clear()), [""; 0]);
+        assert_eq!(names(|l| l.ranks.clear()), [""; 0]);
+    }
+
+    #[test]
+    fn a_newer_table_is_refused_by_its_schema_whatever_else_it_has() {
+        let error = Table::parse("{\"schema\": 2, \"lines\": [{\"new\": 1}]}", "f").unwrap_err();
+        assert!(
+            matches!(error, TableError::Schema { schema: 2, .. }),
+            "{error}"
+        );
     }
 }

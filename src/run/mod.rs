@@ -19,14 +19,16 @@ mod job;
 mod matrix;
 mod mutants;
 mod survey;
+#[cfg(test)]
+mod survey_tests;
 mod table;
 
-pub use advice::{ADVICE_TP_MAX, Advice, Instead, RuleAdvice, Way, usable};
+pub use advice::{Advice, Instead, RuleAdvice, Way, usable};
 pub use candidates::on_arch;
 pub use check::{SUBJECT, check, shrink};
 pub use counts::{Counts, Group, Kind};
 pub use coverage::{COVERAGE, Coverage};
-pub use diff::{Change, Diff, TABLE_SCHEMA, TableError};
+pub use diff::{Change, Diff, Figure, TABLE_SCHEMA, TableError};
 pub use event::{Ended, Environment, Event, Finished, Reporter};
 pub use execute::{Budget, Outcome, Settings, execute};
 pub use exit::ExitCode;
@@ -35,5 +37,7 @@ pub use filter::Filter;
 pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
 pub use mutants::{Matrix, matrix};
-pub use survey::{Query, StackVersion, Survey, SurveyError, Surveyed, survey, survey_replicas};
+pub use survey::{
+    NotJudged, Query, StackVersion, Survey, SurveyError, Surveyed, survey, survey_replicas,
+};
 pub use table::{Line, RANKS, Table, lengths};

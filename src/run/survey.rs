@@ -3,14 +3,14 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::Advice;
-use super::candidates::{at_versions, candidates, chosen, on_arch};
+use super::candidates::{Choice, at_versions, candidates, chosen, on_arch, uncovered};
 use crate::model::Model;
 use crate::plan::{
-    Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer, replicated,
+    Effect, Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer,
     unread_replicas, unread_version,
 };
-use crate::rule::{Rule, RuleError, Rules, Status};
-use crate::terms::LayerKind;
+use crate::rule::{Rule, RuleError, Rules, Sizes, Status, Verdict};
+use crate::terms::{LayerKind, Place};
 
 /// What is asked about a model.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +55,21 @@ pub struct Surveyed {
     pub status: Status,
     /// Whether the stack's `auto` takes this rule's backend for the model.
     pub auto: bool,
-    /// What is known to be wrong with the rule.
+    /// What is known to be wrong with the rule, where it concerns this model.
     pub wrong: Option<String>,
+    /// Version or commit of the stack that the rule was read at.
+    pub version: String,
+}
+
+/// A part that was not planned, by any rule or by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotJudged {
+    /// The part.
+    pub layer: LayerKind,
+    /// The rule, where others may have planned the part.
+    pub rule: Option<String>,
+    /// Why, as a clause.
+    pub why: String,
 }
 
 /// A model's plans under every rule asked for.
@@ -74,6 +87,8 @@ pub struct Survey {
     pub aligned: Vec<(String, Vec<u64>)>,
     /// What else could be done; empty when the query does not ask.
     pub advice: Advice,
+    /// Parts without a plan, and rules that the ranks leave out of one: a clause each.
+    pub not_judged: Vec<NotJudged>,
     /// Whether a rule named in the query does not run the model: it refuses, cannot represent it,
     /// or is wrong. Historical rules count only when named exactly.
     pub named_fails: bool,
@@ -114,6 +129,22 @@ pub enum SurveyError {
         rule: String,
         /// The backend.
         backend: String,
+    },
+    /// A pattern and an architecture that exclude each other.
+    #[error("no rule that matches `{rule}` is for the architecture `{arch}`")]
+    DisjointArch {
+        /// The pattern.
+        rule: String,
+        /// The architecture.
+        arch: String,
+    },
+    /// Rules that were asked for and could not be planned.
+    #[error("no rule that matches `{rule}` can be planned: {why}")]
+    Unplanned {
+        /// The pattern.
+        rule: String,
+        /// Why.
+        why: String,
     },
     /// An architecture that no rule names.
     #[error("no rule is for the architecture `{given}`; known: {known}")]
@@ -166,10 +197,10 @@ pub fn survey<'q>(
 }
 
 /// As [`survey`], of `dp` data-parallel replicas: what they do to the experts differs by stack.
-/// Rules whose ranks the groups of experts do not divide are left out.
+/// Rules whose ranks the groups of experts do not divide are left out, and said to be.
 ///
 /// # Errors
-/// As [`survey`].
+/// As [`survey`], and rules asked for of which none can be planned.
 pub fn survey_replicas<'q>(
     model: &Model,
     rules: &'q Rules,
@@ -194,45 +225,88 @@ pub fn survey_replicas<'q>(
         plans: Vec::new(),
         aligned: Vec::new(),
         advice: Advice::default(),
+        not_judged: Vec::new(),
         named_fails: false,
     };
     for part in &parts {
-        for (rule, unread) in chosen(&candidates, &parts, part, model, query) {
-            let rule: &Rule = &on_arch(rule, query.arch);
-            let Some(parallel) = replicated(&rule.stack, part.kind, query.parallel, dp) else {
+        let choices = chosen(&candidates, &parts, part, model, query, dp);
+        if choices.is_empty() {
+            survey.not_judged.push(NotJudged {
+                layer: part.kind,
+                rule: None,
+                why: uncovered(&candidates, part, model, query),
+            });
+        }
+        for Choice {
+            rule,
+            unread,
+            ranks,
+        } in choices
+        {
+            let counts = query
+                .rule
+                .is_some_and(|p| rule.status == Status::Current || p == rule.id);
+            let Some(parallel) = ranks else {
+                survey.named_fails |= counts;
+                survey
+                    .not_judged
+                    .push(left_out(part.kind, rule, query.parallel, dp));
                 continue;
             };
+            let rule: &Rule = &on_arch(rule, query.arch);
             let mut plan = plan_layer(part, parallel, rule, query.env)
                 .map_err(|source| plan_error(model, part.kind, rule, source))?;
             unread_replicas(&mut plan, &rule.stack, dp);
             if let Some(version) = unread {
                 unread_version(&mut plan, rule, version);
             }
-            let counts = query
-                .rule
-                .is_some_and(|p| rule.status == Status::Current || p == rule.id);
             survey.named_fails |= counts && fails(plan.fit);
             if query.advice
                 && dp == 1
                 && part.kind == LayerKind::Routed
                 && rule.status == Status::Current
             {
-                let list = aligned_tp(part, query.parallel.ep, rule);
+                let list = aligned_tp(part, query.parallel.ep, rule, query.env);
                 survey.aligned.push((rule.id.clone(), list));
             }
             survey.plans.push(Surveyed {
-                plan,
                 status: rule.status,
                 auto: is_auto(model, part, rule, rules),
-                wrong: rule.wrong.clone(),
+                wrong: known_wrong(rule, &plan),
+                version: rule.version.clone(),
+                plan,
             });
         }
     }
+    if let (true, Some(rule), Some(first)) = (
+        survey.plans.is_empty(),
+        query.rule,
+        survey.not_judged.first(),
+    ) {
+        return Err(SurveyError::Unplanned {
+            rule: rule.to_owned(),
+            why: first.why.clone(),
+        });
+    }
     // Advice is about ranks; with replicas they mean something else to each stack.
     if query.advice && dp == 1 {
-        survey.advice = Advice::of(model, &survey.plans, rules, query.parallel);
+        survey.advice = Advice::of(model, &survey.plans, rules, query);
     }
     Ok(survey)
+}
+
+/// A rule whose ranks do not divide into the groups of experts asked for.
+fn left_out(layer: LayerKind, rule: &Rule, asked: Parallel, dp: u64) -> NotJudged {
+    let (stack, ep) = (&rule.stack, asked.ep);
+    let tp = asked.tp;
+    NotJudged {
+        layer,
+        rule: Some(rule.id.clone()),
+        why: format!(
+            "{}: {ep} expert-parallel groups do not divide the ranks that share the experts of {stack} at tp {tp}, dp {dp}",
+            rule.id
+        ),
+    }
 }
 
 /// The sentence for a layer that cannot be planned at all.
@@ -250,6 +324,20 @@ pub(super) fn plan_error(
     }
 }
 
+/// What is known to be wrong with a rule. Where the planner can tell the fault by the model's
+/// sizes, only if it finds it there.
+fn known_wrong(rule: &Rule, plan: &Plan) -> Option<String> {
+    let told = rule.place == Place::Tail
+        || rule.sizes != Sizes::Consistent
+        || rule.valid.iter().any(|valid| valid.doubled)
+        || rule
+            .refuse
+            .iter()
+            .any(|refusal| refusal.verdict == Verdict::Wrong);
+    let found = plan.violations.iter().any(|v| v.effect == Effect::Wrong);
+    rule.wrong.clone().filter(|_| found || !told)
+}
+
 const fn fails(fit: Fit) -> bool {
     matches!(fit, Fit::Refused | Fit::Unrepresentable | Fit::Wrong)
 }
@@ -260,96 +348,4 @@ fn is_auto(model: &Model, part: &LayerSpec, rule: &Rule, rules: &Rules) -> bool 
         && rules
             .auto(&rule.stack, &model.architecture, part.weight)
             .is_some_and(|auto| auto.backend == rule.backend)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
-        Query {
-            parallel: Parallel { tp: 8, ep: 1 },
-            tokens: 1,
-            rule,
-            backend,
-            layer: None,
-            env: &[],
-            all: true,
-            arch: None,
-            versions: &[],
-            advice: true,
-        }
-    }
-
-    fn model() -> Model {
-        let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
-        model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Fp8);
-        model
-    }
-
-    #[test]
-    fn current_rules_come_before_historical_ones() {
-        let found = survey(&model(), Rules::builtin(), &ask(None, None)).unwrap();
-        let statuses: Vec<bool> = found
-            .plans
-            .iter()
-            .map(|p| p.status == Status::Historical)
-            .collect();
-        assert!(statuses.is_sorted() && statuses.contains(&true) && statuses.contains(&false));
-    }
-
-    #[test]
-    fn a_rule_named_exactly_is_planned_whatever_the_format() {
-        let id = "sglang.aiter.mxfp4";
-        let found = survey(&model(), Rules::builtin(), &ask(Some(id), None)).unwrap();
-        assert_eq!(found.plans.len(), 1);
-        let codes: Vec<_> = found.plans[0]
-            .plan
-            .violations
-            .iter()
-            .map(|v| v.code)
-            .collect();
-        assert!(codes.contains(&"PP111"), "{codes:?}");
-    }
-
-    #[test]
-    fn historical_rules_count_only_when_named_exactly() {
-        let glob = ask(Some("sglang.aiter.fp8.p*"), None);
-        let mut narrow = model();
-        narrow.activation = crate::terms::Activation::Relu2;
-        let found = survey(&narrow, Rules::builtin(), &glob).unwrap();
-        assert!(found.plans.iter().any(|p| p.plan.fit == Fit::Wrong));
-        assert!(!found.named_fails);
-        let exact = ask(Some("sglang.aiter.fp8.published"), None);
-        assert!(
-            survey(&narrow, Rules::builtin(), &exact)
-                .unwrap()
-                .named_fails
-        );
-    }
-
-    #[test]
-    fn unknown_backends_name_the_nearest() {
-        let error = survey(
-            &model(),
-            Rules::builtin(),
-            &ask(None, Some("flashinfer_cutlas")),
-        )
-        .unwrap_err()
-        .to_string();
-        assert!(
-            error.contains("did you mean `flashinfer_cutlass`?"),
-            "{error}"
-        );
-        let both = ask(Some("sglang.aiter.*"), Some("triton"));
-        assert!(survey(&model(), Rules::builtin(), &both).is_err());
-    }
-
-    #[test]
-    fn common_degrees_are_in_every_list() {
-        let found = survey(&model(), Rules::builtin(), &ask(None, None)).unwrap();
-        for tp in found.aligned_by_all() {
-            assert!(found.aligned.iter().all(|(_, list)| list.contains(&tp)));
-        }
-    }
 }

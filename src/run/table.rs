@@ -4,10 +4,11 @@
 
 use super::candidates::{at_versions, candidates, on_arch};
 use super::survey::plan_error;
-use super::{Query, Survey, SurveyError, Surveyed};
+use super::{Query, Survey, SurveyError};
 use crate::model::Model;
 use crate::plan::{Fit, Parallel, Plan, concerns, layers, plan_layer, unread_version};
 use crate::rule::{Rule, Rules};
+use crate::terms::{LayerKind, WeightFormat};
 use serde::{Deserialize, Serialize};
 
 /// The usual numbers of ranks.
@@ -48,11 +49,15 @@ pub struct Line {
     pub bytes: u64,
     /// Codes of the findings, each once, in order.
     pub codes: Vec<String>,
+    /// Version or commit of the stack that the rule was read at; empty where a table of an older
+    /// program does not tell.
+    #[serde(default)]
+    pub version: String,
 }
 
 impl Line {
-    /// The figures of a plan of `model`.
-    pub fn of(model: &str, plan: &Plan) -> Self {
+    /// The figures of a plan of `model` under a rule that was read at `version`.
+    pub fn of(model: &str, version: &str, plan: &Plan) -> Self {
         let mut codes: Vec<String> = plan.violations.iter().map(|v| v.code.to_owned()).collect();
         codes.sort_unstable();
         codes.dedup();
@@ -76,6 +81,7 @@ impl Line {
                 .iter()
                 .fold(0, |all, t| t.bytes.saturating_add(all)),
             codes,
+            version: version.to_owned(),
         }
     }
 
@@ -108,6 +114,9 @@ pub fn lengths(all: impl Iterator<Item = u64>) -> String {
     words.join(" ")
 }
 
+/// What lines of several numbers of ranks have in common: layer, rule and format.
+type Group<'s> = (LayerKind, &'s str, WeightFormat);
+
 /// A table of plans.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
@@ -116,21 +125,34 @@ pub struct Table {
 }
 
 impl Table {
-    /// The lines of one model at several numbers of ranks: one survey each.
+    /// The lines of one model at several numbers of ranks, one survey each: those of one layer,
+    /// rule and format together, since not every number of ranks has every rule.
     pub fn of(surveys: &[Survey]) -> Self {
-        let mut lines: Vec<Line> = Vec::new();
-        let longest = surveys.iter().map(|s| s.plans.len()).max().unwrap_or(0);
-        for at in 0..longest {
-            let plans = surveys.iter().filter_map(|s| Some((s, s.plans.get(at)?)));
-            let line = |(s, one): (&Survey, &Surveyed)| Line {
-                // As asked: replicas may have made more ranks of it.
-                tp: s.parallel.tp,
-                ep: s.parallel.ep,
-                ..Line::of(&s.model.name, &one.plan)
-            };
-            lines.extend(plans.map(line));
+        let mut groups: Vec<(Group<'_>, Vec<Line>)> = Vec::new();
+        for survey in surveys {
+            // Where the next new group goes: behind the one before it.
+            let mut next = 0;
+            for one in &survey.plans {
+                let plan = &one.plan;
+                let key = (plan.layer, plan.rule.as_str(), plan.weight);
+                let at = groups.iter().position(|(known, _)| *known == key);
+                let at = at.unwrap_or_else(|| {
+                    groups.insert(next, (key, Vec::new()));
+                    next
+                });
+                next = at + 1;
+                groups[at].1.push(Line {
+                    // As asked: replicas may have made more ranks of it.
+                    tp: survey.parallel.tp,
+                    ep: survey.parallel.ep,
+                    ..Line::of(&survey.model.name, &one.version, plan)
+                });
+            }
         }
-        Table { lines }
+        let lines = groups.into_iter().flat_map(|(_, lines)| lines);
+        Table {
+            lines: lines.collect(),
+        }
     }
 
     /// Every model under every rule at every number of ranks. A rule that does not take a
@@ -175,7 +197,9 @@ impl Table {
                         if let Some(version) = unread {
                             unread_version(&mut plan, rule, version);
                         }
-                        table.lines.push(Line::of(&model.name, &plan));
+                        table
+                            .lines
+                            .push(Line::of(&model.name, &rule.version, &plan));
                     }
                 }
             }
@@ -228,5 +252,42 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), table.lines.len(), "two lines have one key");
+    }
+
+    /// `vllm.deepep_*` are for spread experts: two groups of one rank have none, of two ranks two.
+    #[test]
+    fn lines_of_one_rule_stand_together_though_rules_depend_on_ranks() {
+        let model = crate::model::load("Qwen3-235B-A22B").unwrap();
+        let at = |tp, ep| {
+            let query = Query {
+                parallel: Parallel { tp, ep },
+                tokens: 1,
+                rule: Some("vllm.*"),
+                backend: None,
+                layer: None,
+                env: &[],
+                all: true,
+                arch: None,
+                versions: &[],
+                advice: false,
+            };
+            crate::run::survey(&model, Rules::builtin(), &query).unwrap()
+        };
+        let surveys = [at(1, 1), at(2, 2), at(4, 1)];
+        let spread = |s: &Survey| s.plans.iter().any(|p| p.plan.rule.contains("deepep_ht"));
+        assert_eq!([0, 1, 2].map(|n| spread(&surveys[n])), [false, true, false]);
+        let table = Table::of(&surveys);
+        let plans: usize = surveys.iter().map(|s| s.plans.len()).sum();
+        assert_eq!(table.lines.len(), plans);
+        let mut groups: Vec<_> = table
+            .lines
+            .iter()
+            .map(|l| (&l.layer, &l.rule, &l.format))
+            .collect();
+        groups.dedup();
+        let runs = groups.len();
+        groups.sort_unstable();
+        groups.dedup();
+        assert_eq!(groups.len(), runs, "a rule's lines stand apart");
     }
 }

@@ -1,6 +1,6 @@
 //! Plans for another version of a stack, for one architecture or backend, and for one rank.
 
-use crate::{ends, refused, text};
+use crate::{Folder, ends, padproof, refused, text};
 
 #[test]
 fn another_version_is_planned_by_the_rule_that_held_then_or_left_open() {
@@ -106,4 +106,26 @@ fn a_backend_chosen_counts_like_a_rule() {
     ];
     ends(&[&args[..], &["triton"]].concat(), 1);
     ends(&[&args[..], &["aiter"]].concat(), 0);
+}
+
+#[test]
+fn two_versions_of_a_stack_are_compared_by_their_tables() {
+    let folder = Folder::new();
+    let saved = |name: &str, version: &str| {
+        let args = ["plan", "Gemma-4-26B-A4B", "--tp", "2", "--weights", "nvfp4"];
+        let more = ["--stack-version", version, "--format", "json"];
+        let out = padproof(&[&args[..], &more].concat());
+        folder.file(name, out.stdout)
+    };
+    let before = saved("before.json", "vllm=0.20");
+    let after = saved("after.json", "vllm=0.33.0");
+    ends(&["diff", &before, &before], 0);
+    let human = text(&ends(&["diff", &before, &after], 1).stdout);
+    assert!(human.contains("verdict unknown -> "), "{human}");
+    assert!(!human.contains("sglang"), "{human}");
+    let json = std::fs::read_to_string(&after).unwrap();
+    let newer = json.replacen("\"version\": \"0.33.0\"", "\"version\": \"0.34.0\"", 1);
+    let newer = folder.file("newer.json", newer);
+    let human = text(&ends(&["diff", &after, &newer], 1).stdout);
+    assert!(human.contains("version 0.33.0 -> 0.34.0"), "{human}");
 }

@@ -126,7 +126,7 @@ fn advice_is_usable_and_says_what_it_costs() {
         "tp 4: fits 384\n",
         "ep 2: fits 384\n",
         "scales repeated on a grid of 64, without loss, if the kernel takes it: fits 192, ",
-        "checkpoint padded to 2048 before it is served: fits 192 -> 256, 33.33% more arithmetic, 70.5 GiB more memory",
+        "checkpoint padded to 2048 before it is served, 256 a rank instead of 192: fits, 33.33% more arithmetic, 70.5 GiB more memory in all, 8.8 GiB a rank",
     ] {
         assert!(human.contains(line), "no `{line}` in\n{human}");
     }

@@ -1,0 +1,185 @@
+//! What a survey plans, and what it says of the rest.
+
+use super::{Query, StackVersion, survey, survey_replicas};
+use crate::model::Model;
+use crate::plan::{Fit, Parallel};
+use crate::rule::{Rules, Status};
+
+fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
+    Query {
+        parallel: Parallel { tp: 8, ep: 1 },
+        tokens: 1,
+        rule,
+        backend,
+        layer: None,
+        env: &[],
+        all: true,
+        arch: None,
+        versions: &[],
+        advice: true,
+    }
+}
+
+fn model() -> Model {
+    let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
+    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Fp8);
+    model
+}
+
+#[test]
+fn current_rules_come_before_historical_ones() {
+    let found = survey(&model(), Rules::builtin(), &ask(None, None)).unwrap();
+    let statuses: Vec<bool> = found
+        .plans
+        .iter()
+        .map(|p| p.status == Status::Historical)
+        .collect();
+    assert!(statuses.is_sorted() && statuses.contains(&true) && statuses.contains(&false));
+}
+
+#[test]
+fn a_rule_named_exactly_is_planned_whatever_the_format() {
+    let id = "sglang.aiter.mxfp4";
+    let found = survey(&model(), Rules::builtin(), &ask(Some(id), None)).unwrap();
+    assert_eq!(found.plans.len(), 1);
+    let codes: Vec<_> = found.plans[0]
+        .plan
+        .violations
+        .iter()
+        .map(|v| v.code)
+        .collect();
+    assert!(codes.contains(&"PP111"), "{codes:?}");
+}
+
+#[test]
+fn historical_rules_count_only_when_named_exactly() {
+    let glob = ask(Some("sglang.aiter.fp8.p*"), None);
+    let mut narrow = model();
+    narrow.activation = crate::terms::Activation::Relu2;
+    let found = survey(&narrow, Rules::builtin(), &glob).unwrap();
+    assert!(found.plans.iter().any(|p| p.plan.fit == Fit::Wrong));
+    assert!(!found.named_fails);
+    let exact = ask(Some("sglang.aiter.fp8.published"), None);
+    assert!(
+        survey(&narrow, Rules::builtin(), &exact)
+            .unwrap()
+            .named_fails
+    );
+}
+
+#[test]
+fn unknown_backends_name_the_nearest() {
+    let error = survey(
+        &model(),
+        Rules::builtin(),
+        &ask(None, Some("flashinfer_cutlas")),
+    )
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.contains("did you mean `flashinfer_cutlass`?"),
+        "{error}"
+    );
+    let both = ask(Some("sglang.aiter.*"), Some("triton"));
+    assert!(survey(&model(), Rules::builtin(), &both).is_err());
+}
+
+#[test]
+fn common_degrees_are_in_every_list() {
+    let found = survey(&model(), Rules::builtin(), &ask(None, None)).unwrap();
+    for tp in found.aligned_by_all() {
+        assert!(found.aligned.iter().all(|(_, list)| list.contains(&tp)));
+    }
+}
+
+/// `vllm.deepep_ht.any` is for spread experts: 8 ranks make 8 groups, though a replica has 1.
+#[test]
+fn rules_are_chosen_by_the_ranks_of_all_replicas() {
+    let query = Query {
+        parallel: Parallel { tp: 1, ep: 8 },
+        ..ask(None, None)
+    };
+    let found = survey_replicas(&model(), Rules::builtin(), &query, 8).unwrap();
+    for id in ["vllm.deepep_ht.any", "vllm.deepep_ll.any"] {
+        let plan = found.plans.iter().find(|p| p.plan.rule == id);
+        let plan = &plan.unwrap_or_else(|| panic!("{id} is left out")).plan;
+        assert_eq!((plan.parallel.tp, plan.parallel.ep), (8, 8));
+    }
+}
+
+#[test]
+fn a_rule_that_was_asked_for_does_not_vanish() {
+    let said = |query: &Query<'_>, dp| {
+        survey_replicas(&model(), Rules::builtin(), query, dp)
+            .unwrap_err()
+            .to_string()
+    };
+    let arch = Query {
+        arch: Some("gfx942"),
+        ..ask(Some("aiter.ck.mxfp4.stage-1-only"), None)
+    };
+    assert!(said(&arch, 1).contains("is for the architecture `gfx942`"));
+    // 3 groups of 2 x 2 ranks.
+    let groups = Query {
+        parallel: Parallel { tp: 2, ep: 3 },
+        ..ask(Some("vllm.deepep_ht.any"), None)
+    };
+    let text = said(&groups, 2);
+    assert!(
+        text.contains("3 expert-parallel groups do not divide"),
+        "{text}"
+    );
+    let versions = [StackVersion {
+        stack: None,
+        version: "0.33.0".to_owned(),
+    }];
+    let version = Query {
+        versions: &versions,
+        ..ask(Some("vllm.flashinfer_trtllm.nvfp4.align-1*"), None)
+    };
+    assert!(said(&version, 1).contains("held then"));
+}
+
+#[test]
+fn parts_that_no_rule_covers_are_named_with_the_cause() {
+    let mut model = crate::model::load("DeepSeek-V3").unwrap();
+    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Fp8Block);
+    let clauses = |model: &Model, rule| -> Vec<String> {
+        let found = survey(model, Rules::builtin(), &ask(rule, None)).unwrap();
+        found.not_judged.into_iter().map(|n| n.why).collect()
+    };
+    assert_eq!(clauses(&model, Some("sglang.triton.fp8-block")), [""; 0]);
+    assert_eq!(
+        clauses(&model, Some("vllm.deepep_ht.any")),
+        [
+            "no chosen rule covers the shared layer",
+            "no chosen rule covers the dense layer"
+        ]
+    );
+    model.quant.dense_format = crate::terms::WeightFormat::Mxfp8;
+    assert_eq!(
+        clauses(&model, Some("sglang.triton.fp8-block")),
+        [""; 0],
+        "a rule named exactly is planned whatever the format"
+    );
+    assert_eq!(
+        clauses(&model, Some("sglang.*.fp8-block")),
+        ["no chosen rule takes mxfp8 in the dense layer"]
+    );
+}
+
+#[test]
+fn what_is_known_wrong_is_told_of_models_that_it_concerns() {
+    let wrong = |activation, intermediate| {
+        let mut model = model();
+        model.activation = activation;
+        model.intermediate = intermediate;
+        let id = "sglang.flashinfer_trtllm.fp8.aligner";
+        let found = survey(&model, Rules::builtin(), &ask(Some(id), None)).unwrap();
+        found.plans[0].wrong.is_some()
+    };
+    use crate::terms::Activation;
+    // 200 a rank is padded to 208 behind both halves; weights without a gate have one.
+    assert!(wrong(Activation::Swiglu, 1600));
+    assert!(!wrong(Activation::Relu2, 1600));
+}
