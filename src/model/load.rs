@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-/// Largest file that is read. The largest config that was seen has 36 KB (shared/configs, GLM-5-FP8);
-/// parsed, JSON may take a hundred times its bytes of memory.
-pub const FILE_LIMIT: u64 = 4 << 20;
+/// Most bytes of a configuration file: 16 MiB, so that an `hf_quant_config.json` that names every
+/// expert of the largest models (about 10 MB) is read, and one made to hurt (`[[0],[0],…`) costs
+/// less than 2 GiB once parsed.
+pub const FILE_LIMIT: u64 = 16 << 20;
 /// Largest size taken, so that products of two sizes stay far below 2^128 and of real ones below 2^64.
 pub const SIZE_LIMIT: u64 = 1 << 40;
 /// Most layers taken; real models have a hundred.

@@ -220,8 +220,8 @@ fn a_suites_unknown_names_are_refused_with_their_place() {
 #[test]
 fn what_never_ends_or_is_too_long_is_not_read_to_its_end() {
     let folder = Folder::new();
-    let long = folder.file("config.json", vec![b'['; (4 << 20) + 1]);
-    refused(&["plan", &long], &["larger than 4194304 bytes"]);
+    let long = folder.file("config.json", vec![b'['; (16 << 20) + 1]);
+    refused(&["plan", &long], &["larger than 16777216 bytes"]);
     let rules = folder.file("rules.toml", vec![b'#'; (4 << 20) + 1]);
     let words = ["larger than 4194304 bytes", "rule file"];
     refused(&["plan", "Qwen3-30B-A3B", "--rules", &rules], &words);

@@ -215,13 +215,13 @@ fn paths_that_lead_nowhere_are_named_as_given() {
     );
     fs::File::create(at("big.json"))
         .unwrap()
-        .set_len((4 << 20) + 1)
+        .set_len((16 << 20) + 1)
         .unwrap();
     assert!(
         load(&at("big.json"))
             .unwrap_err()
             .to_string()
-            .contains("larger than 4194304 bytes")
+            .contains("larger than 16777216 bytes")
     );
     fs::remove_dir_all(&folder).unwrap();
 }
