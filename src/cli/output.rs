@@ -3,6 +3,7 @@
 //! It must not decide what is written. Layer 11.
 
 use super::args::Color;
+use crate::terms::plain;
 use anstream::{AutoStream, ColorChoice};
 use std::io::{self, BufWriter, Write};
 
@@ -22,11 +23,7 @@ fn choice(color: Color) -> ColorChoice {
 /// Writes one line to standard error; nothing can be done if that fails.
 pub(super) fn complain(kind: &str, sentence: &str) {
     // A file name or a value may hold anything: a terminal must see one harmless line.
-    let line: String = sentence
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let _ = writeln!(io::stderr(), "{kind}: {line}");
+    let _ = writeln!(io::stderr(), "{kind}: {}", plain(sentence));
 }
 
 /// Writes one line of progress or settings to standard error.

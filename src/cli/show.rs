@@ -8,9 +8,10 @@ use super::select::rules;
 use crate::case::{Case, Scheme};
 use crate::model::{self, Model};
 use crate::plan::{PlanError, plan, plan_under};
-use crate::report::{plain, tensors_human};
+use crate::report::tensors_human;
 use crate::rule::{Granule, Rule, RuleError, Rules};
 use crate::run::ExitCode;
+use crate::terms::plain;
 use std::io::{self, Write};
 
 pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {

@@ -3,9 +3,10 @@
 //! It must not decide anything. Layer 10.
 
 use super::style::kind_word;
-use super::words::{plain, plural, thousands};
+use super::words::{plural, thousands};
 use crate::audit::Audited;
 use crate::run::Kind;
+use crate::terms::plain;
 use std::io::{self, Write};
 
 /// Width of the first column.

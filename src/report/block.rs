@@ -3,9 +3,10 @@
 //! It must not choose which findings are shown. Layer 10.
 
 use super::style::kind_word;
-use super::words::{plain, thousands};
+use super::words::thousands;
 use crate::property::{Finding, Verdict};
 use crate::run::{Finished, Kind};
+use crate::terms::plain;
 use std::io::{self, Write};
 
 /// Writes the block of a failing or broken check; with `full`, the derivation of its bound and

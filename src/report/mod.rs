@@ -42,4 +42,4 @@ pub use plan_tensors::plan_tensors;
 pub use style::{fit_word, table};
 pub use table_data::{diff_json, table_csv, table_json};
 pub use table_human::{diff_human, diff_markdown, table_human, table_markdown};
-pub use words::{plain, plural, thousands};
+pub use words::{plural, thousands};

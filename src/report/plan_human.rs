@@ -7,11 +7,12 @@ use super::grid::{grid, sentence};
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{facts, percent, plain};
+use super::words::{facts, percent};
 use crate::model::Model;
 use crate::plan::{Plan, Violation};
 use crate::rule::Status;
 use crate::run::{Survey, Surveyed};
+use crate::terms::plain;
 use std::io::{self, Write};
 
 /// Writes the survey as text no wider than `width` where cells and words allow; verdicts are

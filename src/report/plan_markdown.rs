@@ -5,8 +5,9 @@
 use super::advice;
 use super::plan_human::not_judged;
 use super::shares::shares;
-use super::words::{facts, percent, plain};
+use super::words::{facts, percent};
 use crate::run::Survey;
+use crate::terms::plain;
 use std::io::{self, Write};
 
 /// Writes the survey as Markdown: a table of plans, then every finding as a list.

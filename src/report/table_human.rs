@@ -4,9 +4,10 @@
 
 use super::grid::grid;
 use super::style::{fit_word, heading};
-use super::words::{percent, plain, plural};
+use super::words::{percent, plural};
 use crate::plan::Fit;
 use crate::run::{Change, Diff, Figure, Line, Table};
+use crate::terms::plain;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

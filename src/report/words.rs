@@ -53,12 +53,6 @@ pub(super) fn bytes(number: u64) -> String {
     format!("{scaled:.1} {unit}")
 }
 
-/// Text from a file without what would move a terminal's cursor or begin a new line.
-pub fn plain(text: &str) -> String {
-    let safe = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(safe).collect()
-}
-
 /// The model's facts, one phrase each.
 pub(super) fn facts(model: &Model) -> Vec<String> {
     let gated = if model.gated() { "gated" } else { "not gated" };

@@ -2,7 +2,7 @@
 
 use super::check::check;
 use super::record::{Auto, Rule};
-use crate::terms::{WeightFormat, nearest};
+use crate::terms::{WeightFormat, nearest, plain};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::io::Read;
@@ -242,7 +242,7 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
         format!(" at line {line} column {column}")
     });
-    format!("{}{place}", error.message().replace('\n', " "))
+    format!("{}{place}", plain(error.message()))
 }
 
 #[cfg(test)]
@@ -317,6 +317,8 @@ intermediate = [{ align = 16 }]
     #[test]
     fn an_error_is_one_line_whatever_the_id() {
         assert!(error(&MINIMAL.replace("a.b.fp8", r"a\nb.fp8")).contains(r"rule `a\nb.fp8`: id"));
+        let word = MINIMAL.replace("after-load", r"after\u001bload");
+        assert!(word != MINIMAL && !error(&word).contains(char::is_control));
         let unknown = Rules::builtin().get("a\nb").expect_err("no such rule");
         assert!(!unknown.to_string().contains('\n'));
     }

@@ -13,7 +13,7 @@ use super::valid::{case, chosen, codes};
 use crate::case::{KEYS, Scheme};
 use crate::plan::Fit;
 use crate::rule::Rules;
-use crate::terms::LayerKind;
+use crate::terms::{LayerKind, plain};
 use std::collections::{BTreeMap, HashMap};
 use toml::{Spanned, Value};
 
@@ -43,6 +43,7 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
         let line = error.span().map_or(1, |span| line_at(span.start));
         // The first line says it; the rest would repeat the text of the file.
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
+        let message = plain(&message);
         at(line)(Fault::Toml { message })
     })?;
     let mut suite = head(raw.suite.get_ref()).map_err(at(line_at(raw.suite.span().start)))?;

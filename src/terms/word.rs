@@ -13,6 +13,12 @@ pub struct UnknownWord {
     pub valid: Vec<String>,
 }
 
+/// Text from a file or a command line on one line, without what would move a terminal's cursor.
+pub fn plain(text: &str) -> String {
+    let safe = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(safe).collect()
+}
+
 /// The candidate nearest to `word` by edit distance, when it is near enough to be a slip.
 pub fn nearest<'a, S: AsRef<str>>(word: &str, candidates: &'a [S]) -> Option<&'a str> {
     candidates
