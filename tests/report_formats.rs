@@ -180,16 +180,8 @@ fn the_formats_for_programs() {
 fn plans_for_people() {
     let model = padproof::model::load("NemotronH-default").unwrap();
     let query = Query {
-        parallel: padproof::plan::Parallel { tp: 8, ep: 1 },
-        tokens: 1,
-        rule: None,
-        backend: None,
-        layer: None,
-        env: &[],
-        all: true,
-        arch: None,
-        versions: &[],
         advice: true,
+        ..Query::of(padproof::plan::Parallel { tp: 8, ep: 1 })
     };
     // Rules of other stacks come and go; this one's look is what counts here.
     let only = Query {

@@ -169,16 +169,9 @@ fn every_model_has_a_matrix_for_every_stack() {
         for stack in &stacks {
             let pattern = format!("{stack}.*");
             let query = Query {
-                parallel: Parallel { tp: 1, ep: 1 },
-                tokens: 1,
                 rule: Some(&pattern),
-                backend: None,
-                layer: None,
-                env: &[],
                 all: false,
-                arch: None,
-                versions: &[],
-                advice: false,
+                ..Query::of(Parallel { tp: 1, ep: 1 })
             };
             let table = Table::all(std::slice::from_ref(model), rules, &query, &RANKS);
             let table = table.unwrap_or_else(|e| panic!("{} {stack}: {e}", model.name));

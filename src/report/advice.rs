@@ -196,16 +196,9 @@ mod tests {
         let mut model = crate::model::load("DeepSeek-V3").unwrap();
         model.shared = Some(512);
         let query = Query {
-            parallel: Parallel { tp: 16, ep: 1 },
-            tokens: 1,
             rule: Some("sglang.triton.fp8-block"),
-            backend: None,
-            layer: None,
-            env: &[],
-            all: true,
-            arch: None,
-            versions: &[],
             advice: true,
+            ..Query::of(Parallel { tp: 16, ep: 1 })
         };
         let found = survey(&model, Rules::builtin(), &query).unwrap();
         assert!(found.aligned_by_all().contains(&8));

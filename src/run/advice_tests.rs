@@ -10,16 +10,9 @@ fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
     let mut model = crate::model::load(name).unwrap();
     model.quant = crate::model::Quant::none(format);
     let query = Query {
-        parallel: Parallel { tp, ep: 1 },
-        tokens: 1,
         rule: Some(rule),
-        backend: None,
-        layer: None,
-        env: &[],
-        all: true,
-        arch: None,
-        versions: &[],
         advice: true,
+        ..Query::of(Parallel { tp, ep: 1 })
     };
     survey(&model, Rules::builtin(), &query).unwrap()
 }
@@ -142,16 +135,9 @@ fn degrees_at_which_another_part_does_not_run_are_not_advised() {
     let rule = Some("sglang.triton.fp8-block");
     let advised = |model: &crate::model::Model| {
         let query = Query {
-            parallel: Parallel { tp: 16, ep: 1 },
-            tokens: 1,
             rule,
-            backend: None,
-            layer: None,
-            env: &[],
-            all: true,
-            arch: None,
-            versions: &[],
             advice: true,
+            ..Query::of(Parallel { tp: 16, ep: 1 })
         };
         let found = survey(model, Rules::builtin(), &query).unwrap();
         found.advice.rules[0].aligned.clone()
@@ -180,16 +166,8 @@ fn a_backend_that_does_not_run_the_other_parts_is_not_advised() {
         let mut model = model.clone();
         model.shared = shared;
         let query = Query {
-            parallel: Parallel { tp: 4, ep: 1 },
-            tokens: 1,
-            rule: None,
-            backend: None,
-            layer: None,
-            env: &[],
-            all: true,
-            arch: None,
-            versions: &[],
             advice: true,
+            ..Query::of(Parallel { tp: 4, ep: 1 })
         };
         let found = survey(&model, &rules, &query).unwrap();
         way(&found, Way::Backend).map(|way| way.rule.clone())
@@ -205,16 +183,9 @@ fn finer_scales_keep_refusals_that_are_not_about_the_grid() {
     model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
     let finer = |model: &crate::model::Model, rule| {
         let query = Query {
-            parallel: Parallel { tp: 8, ep: 1 },
-            tokens: 1,
             rule: Some(rule),
-            backend: None,
-            layer: None,
-            env: &[],
-            all: true,
-            arch: None,
-            versions: &[],
             advice: true,
+            ..Query::of(Parallel { tp: 8, ep: 1 })
         };
         let found = survey(model, Rules::builtin(), &query).unwrap();
         way(&found, Way::FinerScales).is_some()
@@ -234,16 +205,10 @@ fn advice_is_about_the_architecture_that_is_asked_for() {
     model.kv_heads = Some(64);
     let aligned = |arch| {
         let query = Query {
-            parallel: Parallel { tp: 8, ep: 1 },
-            tokens: 1,
             rule: Some("vllm.triton_unfused.mxfp4"),
-            backend: None,
-            layer: None,
-            env: &[],
-            all: true,
             arch,
-            versions: &[],
             advice: true,
+            ..Query::of(Parallel { tp: 8, ep: 1 })
         };
         let found = survey(&model, Rules::builtin(), &query).unwrap();
         found.advice.rules[0].aligned.clone()

@@ -39,19 +39,13 @@ fn faults(entry: &PlanEntry) -> Result<(Vec<Fault>, u64), String> {
         PlanRules::Own(_) | PlanRules::Spelled(..) => rules.iter().next().map(|r| r.id.as_str()),
     };
     let query = Query {
-        parallel: Parallel {
+        rule: pattern,
+        layer: Some(entry.layer),
+        advice: entry.expect.aligned_tp.is_some(),
+        ..Query::of(Parallel {
             tp: entry.tp,
             ep: entry.ep,
-        },
-        tokens: 1,
-        rule: pattern,
-        backend: None,
-        layer: Some(entry.layer),
-        env: &[],
-        all: true,
-        arch: None,
-        versions: &[],
-        advice: entry.expect.aligned_tp.is_some(),
+        })
     };
     let found = survey(&model, rules, &query).map_err(|e| e.to_string())?;
     let mut faults = compare(&entry.expect, pattern.is_some(), &found);

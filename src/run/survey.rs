@@ -37,6 +37,25 @@ pub struct Query<'a> {
     pub advice: bool,
 }
 
+impl Query<'_> {
+    /// Every rule, historical ones too, for every part of a model on these ranks: one token, the
+    /// newest versions, no advice.
+    pub const fn of(parallel: Parallel) -> Self {
+        Query {
+            parallel,
+            tokens: 1,
+            rule: None,
+            backend: None,
+            layer: None,
+            env: &[],
+            all: true,
+            arch: None,
+            versions: &[],
+            advice: false,
+        }
+    }
+}
+
 /// A version of a stack that is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackVersion {

@@ -7,16 +7,10 @@ use crate::rule::{Rules, Status};
 
 fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
     Query {
-        parallel: Parallel { tp: 8, ep: 1 },
-        tokens: 1,
         rule,
         backend,
-        layer: None,
-        env: &[],
-        all: true,
-        arch: None,
-        versions: &[],
         advice: true,
+        ..Query::of(Parallel { tp: 8, ep: 1 })
     }
 }
 

@@ -221,16 +221,8 @@ mod tests {
     #[test]
     fn every_model_meets_every_rule_at_every_number_of_ranks() {
         let query = Query {
-            parallel: Parallel { tp: 1, ep: 1 },
-            tokens: 1,
-            rule: None,
-            backend: None,
-            layer: None,
-            env: &[],
             all: false,
-            arch: None,
-            versions: &[],
-            advice: false,
+            ..Query::of(Parallel { tp: 1, ep: 1 })
         };
         let models = &crate::model::builtin()[..3];
         let rules = Rules::builtin();
@@ -260,16 +252,8 @@ mod tests {
         let model = crate::model::load("Qwen3-235B-A22B").unwrap();
         let at = |tp, ep| {
             let query = Query {
-                parallel: Parallel { tp, ep },
-                tokens: 1,
                 rule: Some("vllm.*"),
-                backend: None,
-                layer: None,
-                env: &[],
-                all: true,
-                arch: None,
-                versions: &[],
-                advice: false,
+                ..Query::of(Parallel { tp, ep })
             };
             crate::run::survey(&model, Rules::builtin(), &query).unwrap()
         };
