@@ -308,6 +308,8 @@ words! {
         Int16 = "int16",
         /// Sixty-four up rows, sixty-four gate rows, and so on.
         Int64 = "int64",
+        /// One up row, one gate row, and so on.
+        Int1Up = "int1-up",
     }
 }
 
@@ -316,7 +318,7 @@ impl Order {
     pub const fn interleave(self) -> u64 {
         match self {
             Order::GateUp | Order::UpGate => 0,
-            Order::Int1 => 1,
+            Order::Int1 | Order::Int1Up => 1,
             Order::Int8 => 8,
             Order::Int16 => 16,
             Order::Int64 => 64,
@@ -325,7 +327,7 @@ impl Order {
 
     /// Whether the up half comes first.
     pub const fn up_first(self) -> bool {
-        matches!(self, Order::UpGate | Order::Int64)
+        matches!(self, Order::UpGate | Order::Int64 | Order::Int1Up)
     }
 }
 

@@ -3,12 +3,13 @@
 //! It must not judge bytes. Layer 11.
 
 use super::args::{AuditArgs, AuditFormat};
-use super::environment::rule_switches;
+use super::environment::{Environment, rule_switches};
 use super::error::CliError;
+use super::select;
 use crate::audit::{Audited, audit_files, diagnose, layer_shape};
 use crate::case::{Case, Scheme};
 use crate::checkpoint::{Checkpoint, Dump, Layer};
-use crate::model::{self, Model};
+use crate::model::Model;
 use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
 use crate::rule::Rules;
@@ -18,7 +19,11 @@ use std::io::Write;
 /// Names of tensors that a note lists.
 const LISTED: usize = 3;
 
-pub(super) fn audit(args: &AuditArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub(super) fn audit(
+    args: &AuditArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
     let after = Checkpoint::open(&args.after)?;
     let tp = number(&after, "tp")?;
     if let (Some(given), Some(said)) = (args.tp, tp)
@@ -33,7 +38,7 @@ pub(super) fn audit(args: &AuditArgs, out: &mut dyn Write) -> Result<ExitCode, C
         tp: args.tp.or(tp).unwrap_or(1),
         ep: args.ep,
     };
-    let model = model(args)?;
+    let model = model(args, environment)?;
     let plan = plan(args, &model, parallel)?;
     let rank = match args.rank {
         Some(rank) => Some(rank),
@@ -82,7 +87,7 @@ pub(super) fn audit(args: &AuditArgs, out: &mut dyn Write) -> Result<ExitCode, C
 }
 
 /// The model that is named, else the config.json beside the checkpoint.
-fn model(args: &AuditArgs) -> Result<Model, CliError> {
+fn model(args: &AuditArgs, environment: &Environment) -> Result<Model, CliError> {
     let beside = match args.before.is_dir() {
         true => args.before.clone(),
         false => args.before.with_file_name(""),
@@ -92,7 +97,7 @@ fn model(args: &AuditArgs) -> Result<Model, CliError> {
         None if beside.as_os_str().is_empty() => ".".to_owned(),
         None => beside.to_string_lossy().into_owned(),
     };
-    Ok(model::load(&given)?)
+    select::model(&given, environment)
 }
 
 /// The plan of the routed experts; one that does not run has no bytes to audit.

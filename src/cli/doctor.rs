@@ -13,6 +13,7 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let features: Vec<&str> = [
         ("cli", cfg!(feature = "cli")),
+        ("hub", cfg!(feature = "hub")),
         ("arbitrary", cfg!(feature = "arbitrary")),
         ("proptest", cfg!(feature = "proptest")),
     ]

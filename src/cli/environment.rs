@@ -31,6 +31,38 @@ pub(super) struct Environment {
     pub(super) columns: Option<usize>,
     /// Whether this is a CI job, where failures say how to keep their case.
     pub(super) ci: bool,
+    /// Where and how the hub is asked.
+    #[cfg(feature = "hub")]
+    pub(super) hub: HubSettings,
+}
+
+/// The Hugging Face variables that concern fetching, as its Python package reads them.
+#[cfg(feature = "hub")]
+pub(super) struct HubSettings {
+    /// HF_HUB_CACHE, else `hub` in HF_HOME; none for the home directory's.
+    pub(super) cache: Option<std::path::PathBuf>,
+    /// HF_ENDPOINT, without a slash at its end.
+    pub(super) endpoint: Option<String>,
+    /// HF_TOKEN; none for the token file of a login.
+    pub(super) token: Option<String>,
+    /// HF_HUB_OFFLINE.
+    pub(super) offline: bool,
+}
+
+#[cfg(feature = "hub")]
+impl HubSettings {
+    fn read() -> Self {
+        let value = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+        let home = || path("HF_HOME").map(|home| std::path::Path::new(&home).join("hub"));
+        HubSettings {
+            cache: path("HF_HUB_CACHE").map(Into::into).or_else(home),
+            endpoint: value("HF_ENDPOINT").map(|e| e.trim_end_matches('/').to_owned()),
+            token: value("HF_TOKEN"),
+            offline: value("HF_HUB_OFFLINE")
+                .is_some_and(|v| matches!(&*v.to_ascii_uppercase(), "1" | "ON" | "YES" | "TRUE")),
+        }
+    }
 }
 
 impl Environment {
@@ -46,6 +78,8 @@ impl Environment {
             notes: unknown.iter().map(|name| unknown_note(name)).collect(),
             columns: terminal_size::terminal_size_of(std::io::stdout())
                 .map(|(terminal_size::Width(columns), _)| usize::from(columns)),
+            #[cfg(feature = "hub")]
+            hub: HubSettings::read(),
             ci: value("CI").is_some_and(|v| !v.is_empty() && v != "false" && v != "0"),
             color: match value("CARGO_TERM_COLOR").as_deref() {
                 Some("always") => Some(Color::Always),

@@ -51,14 +51,14 @@ fn dispatch(
 ) -> Result<ExitCode, CliError> {
     match command {
         Command::Plan(args) => plan::plan(args, environment, out),
-        Command::Audit(args) => audit::audit(args, out),
+        Command::Audit(args) => audit::audit(args, environment, out),
         Command::Diff(args) => diff::diff(args, environment, out),
         Command::Run(args) if args.mutants => run::mutants(args, out),
         Command::Run(args) => run::run(args, color, environment),
         Command::Check(args) => check::check(args, environment, out),
         Command::List(args) => list::list(args, out),
         Command::Explain(args) => explain::explain(args, out),
-        Command::Show(args) => show::show(args, out),
+        Command::Show(args) => show::show(args, environment, out),
         Command::Shrink(args) => check::shrink(args, out),
         Command::Replay(args) => run::replay(args, color, environment),
         Command::Doctor => doctor::doctor(out),

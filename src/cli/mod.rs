@@ -11,6 +11,8 @@ mod environment;
 mod error;
 mod explain;
 mod export;
+#[cfg(feature = "hub")]
+mod hub;
 mod list;
 mod main;
 mod output;

@@ -5,6 +5,7 @@
 use super::args::{PlanArgs, PlanFormat};
 use super::environment::{Environment, rule_switches};
 use super::error::CliError;
+use super::select;
 use crate::model::{self, Model};
 use crate::plan::{Fit, Parallel};
 use crate::report::{
@@ -23,9 +24,9 @@ pub(super) fn plan(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let loaded = super::select::rules(args.rules.as_deref())?;
+    let loaded = select::rules(args.rules.as_deref())?;
     let rules: &Rules = &loaded;
-    let models = models(args)?;
+    let models = models(args, environment)?;
     let switches = rule_switches(rules);
     let query = Query {
         parallel: Parallel { tp: 1, ep: args.ep },
@@ -117,9 +118,9 @@ fn rank(args: &PlanArgs, survey: &Survey) -> Result<usize, CliError> {
 }
 
 /// The model that is named, else every built-in one; in another format where that is asked for.
-fn models(args: &PlanArgs) -> Result<Vec<Model>, CliError> {
+fn models(args: &PlanArgs, environment: &Environment) -> Result<Vec<Model>, CliError> {
     let mut models = match &args.model {
-        Some(given) => vec![model::load(given)?],
+        Some(given) => vec![select::model(given, environment)?],
         None => model::builtin().to_vec(),
     };
     if let Some(format) = args.weights {

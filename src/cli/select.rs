@@ -3,9 +3,13 @@
 //! It must not run anything. Layer 11.
 
 use super::args::Choice;
+use super::environment::Environment;
 use super::error::CliError;
 use super::list::builtin;
 use crate::case::Case;
+#[cfg(feature = "hub")]
+use crate::model::ModelError;
+use crate::model::{self, Model};
 use crate::plan::plan;
 use crate::property::{ALL, Needs, Property, find};
 use crate::rule::Rules;
@@ -18,6 +22,26 @@ use std::path::Path;
 
 /// Largest file of suites or case lines that is read (bytes).
 const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The model of an argument: a path, a built-in name or, with the feature `hub`, a repository.
+pub(super) fn model(given: &str, environment: &Environment) -> Result<Model, CliError> {
+    let read = model::load(given);
+    #[cfg(feature = "hub")]
+    if let Err(ModelError::NoModel { .. }) = &read
+        && super::hub::is_repository(given)
+    {
+        let folder = super::hub::configuration(given, &environment.hub)?;
+        let name = given.rsplit('/').next().unwrap_or(given).to_owned();
+        return Ok(Model {
+            name,
+            source: given.to_owned(),
+            ..model::load(&folder.to_string_lossy())?
+        });
+    }
+    #[cfg(not(feature = "hub"))]
+    let _ = environment;
+    Ok(read?)
+}
 
 /// Suites and single cases.
 #[derive(Default)]

@@ -3,10 +3,11 @@
 //! It must not derive anything. Layer 11.
 
 use super::args::ShowArgs;
+use super::environment::Environment;
 use super::error::CliError;
-use super::select::rules;
+use super::select::{model, rules};
 use crate::case::{Case, Scheme};
-use crate::model::{self, Model};
+use crate::model::Model;
 use crate::plan::{PlanError, plan, plan_under};
 use crate::report::tensors_human;
 use crate::rule::{Granule, Rule, RuleError, Rules};
@@ -14,7 +15,11 @@ use crate::run::ExitCode;
 use crate::terms::plain;
 use std::io::{self, Write};
 
-pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub(super) fn show(
+    args: &ShowArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
     let what = args.what.as_str();
     let loaded = rules(args.rules.as_deref())?;
     let rules: &Rules = &loaded;
@@ -39,7 +44,7 @@ pub(super) fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
             // Three dotted words are a rule's id: its own sentence names the nearest.
             rules.get(what)?;
         }
-        show_model(&model::load(what)?, out)?;
+        show_model(&model(what, environment)?, out)?;
     }
     Ok(ExitCode::Passed)
 }

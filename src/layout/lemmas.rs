@@ -241,6 +241,9 @@ fn rows_lie_as_each_order_and_place_says() {
     ];
     assert_eq!(with(Order::Int1, Place::PerHalf), int1);
     assert_eq!(with(Order::Int1, Place::Tail), int1);
+    let mut up_first = int1;
+    up_first.chunks_mut(2).for_each(|pair| pair.swap(0, 1));
+    assert_eq!(with(Order::Int1Up, Place::PerHalf), up_first);
 }
 
 #[test]

@@ -21,7 +21,9 @@ pub(super) fn halves_swapped(plan: &Plan) -> Option<Plan> {
     let order = match plan.order {
         Order::GateUp => Order::UpGate,
         Order::UpGate => Order::GateUp,
-        _ => return None,
+        Order::Int1 => Order::Int1Up,
+        Order::Int1Up => Order::Int1,
+        Order::Int8 | Order::Int16 | Order::Int64 => return None,
     };
     gated(plan).then(|| Plan {
         order,
@@ -34,7 +36,7 @@ pub(super) fn interleave_mixed_up(plan: &Plan) -> Option<Plan> {
     let order = match plan.order {
         Order::Int8 => Order::Int1,
         Order::Int16 => Order::Int8,
-        Order::Int1 | Order::Int64 => Order::GateUp,
+        Order::Int1 | Order::Int1Up | Order::Int64 => Order::GateUp,
         Order::GateUp | Order::UpGate => Order::Int1,
     };
     let row_blocks = plan.w13_scale.is_some_and(|s| s.row_block > 1);

@@ -1,36 +1,21 @@
 //! Data parallelism: what replicas of a model do to the ranks that share its experts.
 
 use super::{Effect, Fit, Parallel, Plan, Unit, Violation};
+use crate::rule::Replicas;
 use crate::terms::LayerKind;
 
-/// What a stack does with the experts of data-parallel replicas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replicas {
-    /// They are shared by all ranks of all replicas (facts/reports.md 0; vLLM's
-    /// fused_moe/config.py, FusedMoEParallelConfig.make): cut over TP x DP, or spread whole.
-    Share,
-    /// TP counts all ranks already; replicas are for attention only (facts/upstream-padding.md
-    /// 1.1 S17: SGLang divides the width by TP alone).
-    Within,
-    /// Not read.
-    Unknown,
-}
-
-fn replicas(stack: &str) -> Replicas {
-    match stack {
-        "vllm" => Replicas::Share,
-        "sglang" => Replicas::Within,
-        _ => Replicas::Unknown,
-    }
-}
-
-/// The ranks that share one part under a stack's rule, given what the user asked for: TP ranks in
+/// The ranks that share one part under a rule whose stack treats replicas so, given what the user asked for: TP ranks in
 /// a replica, EP groups over all ranks and `dp` replicas. None when the groups do not divide them.
-pub fn replicated(stack: &str, kind: LayerKind, asked: Parallel, dp: u64) -> Option<Parallel> {
+pub fn replicated(
+    replicas: Replicas,
+    kind: LayerKind,
+    asked: Parallel,
+    dp: u64,
+) -> Option<Parallel> {
     if dp <= 1 {
         return Some(asked);
     }
-    let tp = match (replicas(stack), kind.follows()) {
+    let tp = match (replicas, kind.follows()) {
         (Replicas::Share, LayerKind::Routed) => asked.tp.checked_mul(dp)?,
         // Each replica has shared experts and dense layers of its own.
         _ => asked.tp,
@@ -44,8 +29,8 @@ pub fn replicated(stack: &str, kind: LayerKind, asked: Parallel, dp: u64) -> Opt
 }
 
 /// Says in a plan that nobody read what its stack does with replicas.
-pub fn unread_replicas(plan: &mut Plan, stack: &str, dp: u64) {
-    if dp <= 1 || replicas(stack) != Replicas::Unknown {
+pub fn unread_replicas(plan: &mut Plan, stack: &str, replicas: Replicas, dp: u64) {
+    if dp <= 1 || replicas != Replicas::Unknown {
         return;
     }
     plan.violations.push(Violation {
@@ -65,9 +50,16 @@ pub fn unread_replicas(plan: &mut Plan, stack: &str, dp: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Rules;
 
     fn shared_by(stack: &str, kind: LayerKind, tp: u64, ep: u64, dp: u64) -> Option<(u64, u64)> {
-        replicated(stack, kind, Parallel { tp, ep }, dp).map(|p| (p.tp, p.ep))
+        replicated(
+            Rules::builtin().replicas(stack),
+            kind,
+            Parallel { tp, ep },
+            dp,
+        )
+        .map(|p| (p.tp, p.ep))
     }
 
     /// TP 2, DP 2: experts over 4 ranks without EP, 4 groups with it; the others over 2.

@@ -4,6 +4,7 @@
 
 use super::grid::sentence;
 use super::words::{bytes, percent};
+use crate::plan::Fit;
 use crate::run::{Instead, RuleAdvice, Survey, Way};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -104,7 +105,18 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
 pub(super) fn ways(one: &RuleAdvice) -> Vec<String> {
     let cheapest = one.cheapest.as_ref();
     let cheapest = cheapest.map(|way| format!("tp {}, which pads least: {}", way.tp, cost(way)));
-    one.instead.iter().map(way).chain(cheapest).collect()
+    let lines = one.instead.iter().map(|instead| {
+        let line = way(instead);
+        let pads = one.verdict == Fit::Slow && instead.verdict == Fit::Fits;
+        match instead.extra_arithmetic {
+            more if pads && more > 0 => format!(
+                "{line}; not worth it while the slow path takes less than {} longer",
+                percent(more)
+            ),
+            _ => line,
+        }
+    });
+    lines.chain(cheapest).collect()
 }
 
 fn way(way: &Instead) -> String {
@@ -189,6 +201,27 @@ mod tests {
     use crate::plan::Parallel;
     use crate::rule::Rules;
     use crate::run::{Query, survey};
+
+    #[test]
+    fn a_slow_path_is_weighed_against_padding() {
+        let model = crate::model::load("GLM-4.7").unwrap();
+        let query = Query {
+            rule: Some("sglang.aiter.bf16"),
+            advice: true,
+            ..Query::of(Parallel { tp: 8, ep: 1 })
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let lines = ways(&found.advice.rules[0]);
+        // 192 channels of a rank padded to 256.
+        let weighed = |line: &&String| line.ends_with("less than 33.33% longer");
+        assert_eq!(lines.iter().filter(weighed).count(), 1, "{lines:?}");
+        assert!(
+            lines
+                .iter()
+                .find(weighed)
+                .is_some_and(|l| l.contains("checkpoint padded to 2048"))
+        );
+    }
 
     /// facts/reports.md B08: a shared expert of 512 stays cut by TP.
     #[test]

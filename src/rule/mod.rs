@@ -10,8 +10,8 @@ mod version;
 
 pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict};
 pub use record::{
-    Auto, BiasShare, Count, Fills, Grade, Loader, PadValue, Rounding, Rule, ScaleRule, Sizes,
-    Status, Stride, Timing, Valid,
+    Auto, BiasShare, Count, Fills, Grade, Loader, PadValue, Replicas, Rounding, Rule, ScaleRule,
+    Sizes, Stack, Status, Stride, Timing, Valid,
 };
 pub use set::{RuleError, Rules};
 pub use version::{Bound, Held, Release};

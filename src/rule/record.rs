@@ -370,6 +370,35 @@ fn low() -> Nibble {
     Nibble::Low
 }
 
+/// What a stack does with the experts of data-parallel replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replicas {
+    /// They are shared by all ranks of all replicas: cut over TP x DP, or spread whole.
+    Share,
+    /// TP counts all ranks already; replicas are for attention only.
+    Within,
+    /// Not read.
+    #[default]
+    Unknown,
+}
+
+/// What holds for all rules of one stack.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "a table that describes a stack"
+)]
+pub struct Stack {
+    /// The stack.
+    pub name: String,
+    /// Its replicas' experts.
+    pub replicas: Replicas,
+    /// Where this is known from.
+    pub source: String,
+}
+
 /// Which backend a stack's `auto` takes for a model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(

@@ -1,7 +1,7 @@
 //! A set of rules: the shipped ones, or those of a user's file.
 
 use super::check::check;
-use super::record::{Auto, Rule};
+use super::record::{Auto, Replicas, Rule, Stack};
 use crate::terms::{WeightFormat, nearest, plain};
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -60,20 +60,23 @@ pub enum RuleError {
     },
 }
 
-/// A set of rules and of `auto` choices, ids unique.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A set of rules, of `auto` choices and of what holds for whole stacks; ids unique.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     rules: Vec<Rule>,
     autos: Vec<Auto>,
+    stacks: Vec<Stack>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "tables rule and auto")]
+#[serde(deny_unknown_fields, expecting = "tables rule, auto and stack")]
 struct RuleFile {
     #[serde(default)]
     rule: Vec<Rule>,
     #[serde(default)]
     auto: Vec<Auto>,
+    #[serde(default)]
+    stack: Vec<Stack>,
 }
 
 /// The shipped rule files, by stack.
@@ -96,10 +99,7 @@ impl Rules {
     pub fn builtin() -> &'static Rules {
         static RULES: OnceLock<Rules> = OnceLock::new();
         RULES.get_or_init(|| {
-            let mut all = Rules {
-                rules: Vec::new(),
-                autos: Vec::new(),
-            };
+            let mut all = Rules::default();
             for (file, text) in SHIPPED {
                 let rules =
                     Rules::parse(text, file).expect("shipped rule files are tested to parse");
@@ -146,6 +146,7 @@ impl Rules {
         })?;
         Ok(Rules {
             autos: parsed.auto,
+            stacks: parsed.stack,
             ..Rules::of(parsed.rule, file)?
         })
     }
@@ -166,7 +167,7 @@ impl Rules {
         }
         Ok(Rules {
             rules,
-            autos: Vec::new(),
+            ..Rules::default()
         })
     }
 
@@ -176,6 +177,7 @@ impl Rules {
             .retain(|r| more.rules.iter().all(|m| m.id != r.id));
         self.rules.extend(more.rules);
         self.autos.splice(0..0, more.autos);
+        self.stacks.splice(0..0, more.stacks);
         self
     }
 
@@ -219,6 +221,12 @@ impl Rules {
                 && (a.architectures.is_empty() || a.architectures.iter().any(|x| x == architecture))
                 && (a.formats.is_empty() || a.formats.contains(&format))
         })
+    }
+
+    /// What a stack does with the experts of replicas.
+    pub fn replicas(&self, stack: &str) -> Replicas {
+        let mut named = self.stacks.iter().filter(|s| s.name == stack);
+        named.next().map_or(Replicas::Unknown, |s| s.replicas)
     }
 
     fn unknown(&self, pattern: &str) -> RuleError {
@@ -297,6 +305,18 @@ intermediate = [{ align = 16 }]
         assert_eq!(all.iter().count(), before + 1);
         assert_eq!(all.clone().with(mine).iter().count(), before + 1);
         assert_eq!(all.get("a.b.fp8").unwrap().intermediate[0].align, 16);
+    }
+
+    #[test]
+    fn a_users_stack_is_asked_before_a_shipped_one() {
+        let text = "[[stack]]\nname = \"vllm\"\nreplicas = \"within\"\nsource = \"mine\"";
+        let mine = Rules::parse(text, "r.toml").unwrap();
+        assert_eq!(Rules::builtin().replicas("vllm"), Replicas::Share);
+        let all = Rules::builtin().clone().with(mine);
+        assert_eq!(all.replicas("vllm"), Replicas::Within);
+        assert_eq!(all.replicas("none"), Replicas::Unknown);
+        assert!(error(&text.replace("within", "alone")).contains("alone"));
+        assert!(error(&text.replace("source", "sauce")).contains("sauce"));
     }
 
     #[test]

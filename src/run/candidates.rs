@@ -164,10 +164,12 @@ pub(super) fn chosen<'q>(
     part: &LayerSpec,
     model: &Model,
     query: &Query<'_>,
+    rules: &Rules,
     dp: u64,
 ) -> Vec<Choice<'q>> {
-    let ranks =
-        |rule: &Rule, part: &LayerSpec| replicated(&rule.stack, part.kind, query.parallel, dp);
+    let ranks = |rule: &Rule, part: &LayerSpec| {
+        replicated(rules.replicas(&rule.stack), part.kind, query.parallel, dp)
+    };
     let takes = |rule: &Rule, part: &LayerSpec| {
         rule.layers.contains(&part.kind.follows())
             && rule.formats.contains(&part.weight)

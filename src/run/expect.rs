@@ -41,7 +41,7 @@ fn faults(entry: &PlanEntry) -> Result<(Vec<Fault>, u64), String> {
     let query = Query {
         rule: pattern,
         layer: Some(entry.layer),
-        advice: entry.expect.aligned_tp.is_some(),
+        advice: entry.expect.aligned_tp.is_some() || entry.expect.usable_tp.is_some(),
         ..Query::of(Parallel {
             tp: entry.tp,
             ep: entry.ep,
@@ -132,16 +132,39 @@ fn compare(expect: &PlanExpect, named: bool, found: &Survey) -> Vec<Fault> {
     for one in &found.plans {
         differences(&one.plan, expect, &mut faults);
     }
-    if let Some(wanted) = &expect.aligned_tp {
-        if found.aligned.is_empty() {
-            faults.push(["aligned_tp".into(), "a list".into(), "none".into()]);
-        }
-        for (rule, list) in found.aligned.iter().filter(|(_, list)| list != wanted) {
-            let place = format!("{rule} aligned_tp");
-            faults.push([place, format!("{wanted:?}"), format!("{list:?}")]);
-        }
-    }
+    let aligned = found.aligned.iter().map(|(rule, list)| (rule, list));
+    degrees(
+        "aligned_tp",
+        expect.aligned_tp.as_ref(),
+        aligned,
+        &mut faults,
+    );
+    let usable = found
+        .advice
+        .rules
+        .iter()
+        .map(|one| (&one.rule, &one.aligned));
+    degrees("usable_tp", expect.usable_tp.as_ref(), usable, &mut faults);
     faults
+}
+
+/// Holds every rule's list of degrees against the one that is wanted.
+fn degrees<'s>(
+    key: &str,
+    wanted: Option<&Vec<u64>>,
+    lists: impl ExactSizeIterator<Item = (&'s String, &'s Vec<u64>)>,
+    faults: &mut Vec<Fault>,
+) {
+    let Some(wanted) = wanted else {
+        return;
+    };
+    if lists.len() == 0 {
+        faults.push([key.into(), "a list".into(), "none".into()]);
+    }
+    for (rule, list) in lists.filter(|(_, list)| *list != wanted) {
+        let place = format!("{rule} {key}");
+        faults.push([place, format!("{wanted:?}"), format!("{list:?}")]);
+    }
 }
 
 fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
@@ -301,6 +324,7 @@ mod tests {
             ("{ bytes = { w2 = 1 } }", "w2 bytes"),
             ("{ blocks = [0] }", "blocks"),
             ("{ aligned_tp = [2] }", "aligned_tp"),
+            ("{ usable_tp = [61] }", "usable_tp"),
             ("{ says = [\"961 % 16\"] }", "findings"),
             ("{ codes = [\"PP105\"] }", "PP105"),
             ("{ rules = 2 }", "rules"),

@@ -248,7 +248,7 @@ pub fn survey_replicas<'q>(
         named_fails: false,
     };
     for part in &parts {
-        let choices = chosen(&candidates, &parts, part, model, query, dp);
+        let choices = chosen(&candidates, &parts, part, model, query, rules, dp);
         if choices.is_empty() {
             survey.not_judged.push(NotJudged {
                 layer: part.kind,
@@ -275,7 +275,7 @@ pub fn survey_replicas<'q>(
             let rule: &Rule = &on_arch(rule, query.arch);
             let mut plan = plan_layer(part, parallel, rule, query.env)
                 .map_err(|source| plan_error(model, part.kind, rule, source))?;
-            unread_replicas(&mut plan, &rule.stack, dp);
+            unread_replicas(&mut plan, &rule.stack, rules.replicas(&rule.stack), dp);
             if let Some(version) = unread {
                 unread_version(&mut plan, rule, version);
             }

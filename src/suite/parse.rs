@@ -399,6 +399,7 @@ fn plan_expect(name: &str, raw: RawPlanExpect) -> Result<PlanExpect, Fault> {
         bytes: raw.bytes,
         blocks: raw.blocks,
         aligned_tp: raw.aligned_tp,
+        usable_tp: raw.usable_tp,
         says: raw.says,
     })
 }

@@ -138,6 +138,8 @@ pub struct PlanExpect {
     pub blocks: Option<Vec<u64>>,
     /// Numbers of ranks up to 64 that need no padding.
     pub aligned_tp: Option<Vec<u64>>,
+    /// Those of them that heads and vocabulary take too.
+    pub usable_tp: Option<Vec<u64>>,
     /// Texts, each of which a finding must contain.
     pub says: Vec<String>,
 }

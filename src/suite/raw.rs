@@ -119,6 +119,7 @@ pub(super) struct RawPlanExpect {
     pub(super) bytes: BTreeMap<String, u64>,
     pub(super) blocks: Option<Vec<u64>>,
     pub(super) aligned_tp: Option<Vec<u64>>,
+    pub(super) usable_tp: Option<Vec<u64>>,
     #[serde(default)]
     pub(super) says: Vec<String>,
 }
