@@ -229,19 +229,11 @@ fn rows_lie_as_each_order_and_place_says() {
         with(Order::UpGate, Place::Tail),
         flat(&[&u, &g, &pad, &pad])
     );
-    let int1 = [
-        Some(0),
-        Some(3),
-        Some(1),
-        Some(4),
-        Some(2),
-        Some(5),
-        None,
-        None,
-    ];
+    let mut int1 = [0, 3, 1, 4, 2, 5].map(Some).to_vec();
+    int1.extend([None, None]);
     assert_eq!(with(Order::Int1, Place::PerHalf), int1);
     assert_eq!(with(Order::Int1, Place::Tail), int1);
-    let mut up_first = int1;
+    let mut up_first = int1.clone();
     up_first.chunks_mut(2).for_each(|pair| pair.swap(0, 1));
     assert_eq!(with(Order::Int1Up, Place::PerHalf), up_first);
 }
