@@ -13,7 +13,7 @@ use std::str::FromStr;
 use word::words;
 
 pub use storage::{Storage, Stores};
-pub use word::{UnknownWord, nearest, plain};
+pub use word::{UnknownWord, did_you_mean, nearest, plain};
 
 /// Codes of what a plan can find; each has a page in docs/codes.
 pub const CODES: &[&str] = &[

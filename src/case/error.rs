@@ -4,7 +4,7 @@
 
 use super::line::{KEYS, LINE_MAX};
 use super::valid::InvalidCase;
-use crate::terms::{UnknownWord, nearest};
+use crate::terms::{UnknownWord, did_you_mean};
 
 /// Why a line is not a case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum ParseError {
         piece: String,
     },
     /// A key that no case has.
-    #[error("unknown key `{key}`{}; one of: {}", hint(.key), KEYS.join(", "))]
+    #[error("unknown key `{key}`{}; one of: {}", did_you_mean(.key, KEYS), KEYS.join(", "))]
     UnknownKey {
         /// The key.
         key: String,
@@ -92,8 +92,4 @@ pub enum ParseError {
     /// Values that do not make sense alone or together.
     #[error(transparent)]
     Invalid(#[from] InvalidCase),
-}
-
-fn hint(key: &str) -> String {
-    nearest(key, KEYS).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
 }

@@ -4,7 +4,7 @@
 
 use super::args::Color;
 use crate::rule::{Rule, Rules};
-use crate::terms::nearest;
+use crate::terms::did_you_mean;
 
 /// Variables of padproof's own that arguments read (style.md C.2).
 const OWN: &[&str] = &[
@@ -102,6 +102,6 @@ pub(super) fn rule_switches(rules: &Rules) -> Vec<&str> {
 }
 
 fn unknown_note(name: &str) -> String {
-    let hint = nearest(name, OWN).map_or(String::new(), |n| format!(" (did you mean {n}?)"));
+    let hint = did_you_mean(name, OWN);
     format!("unknown environment variable {name} is ignored{hint}")
 }

@@ -6,7 +6,7 @@ use super::args::ExplainArgs;
 use super::error::CliError;
 use crate::report::{CODES, CodePage, page_human};
 use crate::run::ExitCode;
-use crate::terms::nearest;
+use crate::terms::did_you_mean;
 use std::io::Write;
 
 pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
@@ -24,8 +24,7 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
 
 fn unknown(word: &str) -> CliError {
     let codes: Vec<&str> = CODES.iter().map(|page| page.code).collect();
-    let near = nearest(&word.to_ascii_uppercase(), &codes);
-    let hint = near.map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+    let hint = did_you_mean(&word.to_ascii_uppercase(), &codes);
     CliError::Usage(format!(
         "no finding has the code `{word}`{hint}; one of: {}",
         codes.join(", ")

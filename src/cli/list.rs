@@ -12,7 +12,7 @@ use crate::rule::Rules;
 use crate::run::ExitCode;
 use crate::subject::{Cpu, Subject};
 use crate::suite::{self, Suite};
-use crate::terms::{WeightFormat, nearest};
+use crate::terms::{WeightFormat, did_you_mean};
 use std::io::Write;
 
 pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
@@ -129,8 +129,7 @@ fn suites() -> Result<Vec<[String; 2]>, CliError> {
 pub(super) fn builtin(name: &str) -> Result<Suite, CliError> {
     let text = suite::builtin(name).ok_or_else(|| {
         let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
-        let hint =
-            nearest(name, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+        let hint = did_you_mean(name, &known);
         CliError::Usage(format!(
             "no suite `{name}`{hint}; one of: {}",
             known.join(", ")

@@ -15,7 +15,7 @@ use crate::property::{ALL, Needs, Property, find};
 use crate::rule::Rules;
 use crate::run::SUBJECT;
 use crate::suite::{self, Suite};
-use crate::terms::nearest;
+use crate::terms::did_you_mean;
 use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
@@ -76,8 +76,7 @@ impl Selected {
             self.cases.push(case(word)?);
         } else {
             let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
-            let hint =
-                nearest(word, &known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+            let hint = did_you_mean(word, &known);
             return Err(CliError::Usage(format!(
                 "`{word}` is no suite, file or case line{hint}; suites: {}",
                 known.join(", ")
@@ -125,8 +124,7 @@ impl Selected {
         suite.cases.retain(|entry| inside(&entry.name));
         suite.plans.retain(|entry| inside(&entry.name));
         if suite.cases.is_empty() && suite.plans.is_empty() {
-            let hint =
-                nearest(word, &names).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+            let hint = did_you_mean(word, &names);
             let list = if suite.shipped {
                 format!("; see `padproof list cases {}`", suite.name)
             } else {
@@ -190,7 +188,7 @@ pub(super) fn property(name: &str) -> Result<&'static Property, CliError> {
 }
 
 fn unknown(kind: &str, name: &str, known: &[&str]) -> CliError {
-    let hint = nearest(name, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+    let hint = did_you_mean(name, known);
     CliError::Usage(format!(
         "unknown {kind} `{name}`{hint}; one of: {}",
         known.join(", ")

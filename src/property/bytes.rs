@@ -6,7 +6,7 @@ use crate::audit::audit;
 use crate::case::Case;
 use crate::layout::{PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
 use crate::mutant::{Mutant, Stage};
-use crate::plan::{Plan, Role};
+use crate::plan::{Plan, Role, ScalePlan};
 use crate::subject::SkipReason;
 use crate::tensor::Tensor;
 
@@ -213,28 +213,20 @@ fn check_grid(
     weights: Role,
     scales: Role,
 ) -> Result<Option<Verdict>, Verdict> {
-    let s = if weights == Role::W13 {
-        plan.w13_scale
-    } else {
-        plan.w2_scale
-    };
-    let (Some(s), Some(wanted)) = (s, wanted) else {
+    let first = weights == Role::W13;
+    let scale = if first { plan.w13_scale } else { plan.w2_scale };
+    let (Some(scale), Some(wanted)) = (scale, wanted) else {
         return Ok(None);
     };
-    let halves = if weights == Role::W13 {
-        plan.dims.halves as usize
-    } else {
-        1
+    let blocks = Blocks {
+        plan,
+        scale,
+        first,
+        rows: wanted.shape()[1],
     };
-    let [_, wr, wc] = [wanted.shape()[0], wanted.shape()[1], wanted.shape()[2]];
+    let [wr, wc] = [wanted.shape()[1], wanted.shape()[2]];
     let unit = wanted.bits() / 8;
     let code = |t: &Tensor, at: usize| t.bytes()[at * unit..(at + 1) * unit].to_vec();
-    // Logical rows per half, and scale rows per half in the checkpoint.
-    let rows_half = if weights == Role::W13 {
-        plan.dims.i as usize
-    } else {
-        plan.dims.h as usize
-    };
     for (n, rank) in packed.ranks.iter().enumerate() {
         let (wmap, smap) = (
             map(plan, weights, n).map_err(broken)?,
@@ -244,81 +236,94 @@ fn check_grid(
             continue;
         };
         let [experts, rows, cols] = wmap.shape();
-        let step = if s.col_block == 0 {
-            cols.max(1)
-        } else {
-            s.col_block as usize
+        let step = match scale.col_block {
+            0 => cols.max(1),
+            size => size as usize,
         };
-        for e in 0..experts {
-            for r in 0..rows {
-                for c in (0..cols).step_by(step) {
-                    let Some((le, lr, lc)) = wmap.logical(e, r, c) else {
-                        continue;
-                    };
-                    let (half, lrow) = (lr / rows_half, lr % rows_half);
-                    let local_row = match s.row_block {
-                        0 => half,
-                        // One scale per row: it stands where the row stands.
-                        1 => r,
-                        b => {
-                            half_base(plan, half, halves, s.rows_padded as usize)
-                                + local_in_half(plan, n, weights, lrow) / b as usize
-                        }
-                    };
-                    let local_col = if s.col_block == 0 { 0 } else { c / step };
-                    let source_row = half * (wr / halves)
-                        + if s.row_block_source == 0 {
-                            0
-                        } else {
-                            lrow / s.row_block_source as usize
-                        };
-                    let source_col = if s.col_block_source == 0 {
-                        0
-                    } else {
-                        lc / s.col_block_source as usize
-                    };
-                    let at = smap.grid.index(e, local_row, local_col);
-                    let actual = code(tensor, at);
-                    let want = code(wanted, (le * wr + source_row) * wc + source_col);
-                    if actual != want {
-                        let place = format!(
-                            "{} of rank {n} [{e},{local_row},{local_col}] (for {} [{le},{lr},{lc}])",
-                            scales.name(),
-                            weights.name()
-                        );
-                        return Ok(Some(
-                            fact(
-                                "scale-grid",
-                                case,
-                                place,
-                                format!("{want:02x?}"),
-                                format!("{actual:02x?}"),
-                            )
-                            .into(),
-                        ));
-                    }
-                }
+        let begins = (0..experts)
+            .flat_map(|e| (0..rows).map(move |r| (e, r)))
+            .flat_map(|(e, r)| (0..cols).step_by(step).map(move |c| (e, r, c)));
+        for (e, r, c) in begins {
+            let Some((le, lr, lc)) = wmap.logical(e, r, c) else {
+                continue;
+            };
+            let (row, col) = blocks.stored(n, (r, c), lr);
+            let (source_row, source_col) = blocks.source(lr, lc);
+            let actual = code(tensor, smap.grid.index(e, row, col));
+            let want = code(wanted, (le * wr + source_row) * wc + source_col);
+            if actual != want {
+                let (scales, weights) = (scales.name(), weights.name());
+                let place = format!(
+                    "{scales} of rank {n} [{e},{row},{col}] (for {weights} [{le},{lr},{lc}])"
+                );
+                let (want, actual) = (format!("{want:02x?}"), format!("{actual:02x?}"));
+                return Ok(Some(fact("scale-grid", case, place, want, actual).into()));
             }
         }
     }
     Ok(None)
 }
 
-/// First scale row of a half on a rank, in the order in which the halves are stored.
-fn half_base(plan: &Plan, half: usize, halves: usize, rows_padded: usize) -> usize {
-    let second = (half == 1) != plan.order.up_first();
-    if halves == 2 && second {
-        rows_padded / 2
-    } else {
-        0
+/// Which scale a weight has, by block sizes.
+struct Blocks<'p> {
+    plan: &'p Plan,
+    scale: ScalePlan,
+    /// Whether of w13, else of w2.
+    first: bool,
+    /// Rows of the checkpoint's scales, both halves.
+    rows: usize,
+}
+
+impl Blocks<'_> {
+    /// Half of a logical row, and its row within that half.
+    fn half(&self, row: usize) -> (usize, usize) {
+        let dims = &self.plan.dims;
+        let rows = if self.first { dims.i } else { dims.h } as usize;
+        (row / rows, row % rows)
+    }
+
+    /// Row and column in the checkpoint's scales of the weight at a logical row and column.
+    fn source(&self, row: usize, col: usize) -> (usize, usize) {
+        let halves = if self.first {
+            self.plan.dims.halves as usize
+        } else {
+            1
+        };
+        let (half, row) = self.half(row);
+        (
+            half * (self.rows / halves) + block(row, self.scale.row_block_source),
+            block(col, self.scale.col_block_source),
+        )
+    }
+
+    /// Row and column in a rank's scales of the weight stored at `place`, whose logical row is `row`.
+    fn stored(&self, rank: usize, place: (usize, usize), row: usize) -> (usize, usize) {
+        let (half, row) = self.half(row);
+        let row = match self.scale.row_block {
+            0 => half,
+            // One scale per row: it stands where the row stands.
+            1 => place.0,
+            size if self.first => {
+                // The halves' order in storage, and the channel within the rank.
+                let second = (half == 1) != self.plan.order.up_first();
+                let halves = self.plan.dims.halves == 2 && second;
+                let base = if halves {
+                    self.scale.rows_padded as usize / 2
+                } else {
+                    0
+                };
+                base + block(row - self.plan.ranks[rank].start as usize, size)
+            }
+            size => block(row, size),
+        };
+        (row, block(place.1, self.scale.col_block))
     }
 }
 
-/// Channel of a logical row within its rank's half.
-fn local_in_half(plan: &Plan, rank: usize, weights: Role, lrow: usize) -> usize {
-    if weights == Role::W13 {
-        lrow - plan.ranks[rank].start as usize
-    } else {
-        lrow
+/// The block of a row or column; 0 where one scale is for all.
+fn block(at: usize, size: u64) -> usize {
+    match size {
+        0 => 0,
+        size => at / size as usize,
     }
 }

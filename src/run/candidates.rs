@@ -6,7 +6,7 @@ use super::survey::{Query, SurveyError};
 use crate::model::Model;
 use crate::plan::{LayerSpec, Parallel, concerns, replicated};
 use crate::rule::{Held, Rule, Rules, Status};
-use crate::terms::nearest;
+use crate::terms::did_you_mean;
 use std::borrow::Cow;
 
 /// A rule, and the version it was asked about where nothing was read of that.
@@ -30,7 +30,7 @@ pub(super) fn candidates<'q>(
         if !known.contains(&given) {
             return Err(SurveyError::Backend {
                 given: given.to_owned(),
-                hint: hint(given, &known),
+                hint: did_you_mean(given, &known),
                 known: known.join(", "),
             });
         }
@@ -76,10 +76,6 @@ fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     known
 }
 
-fn hint(given: &str, known: &[&str]) -> String {
-    nearest(given, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
-}
-
 /// The rules that hold at the versions asked for, or of which that is not known.
 pub(super) fn at_versions<'q>(
     found: Vec<&'q Rule>,
@@ -97,7 +93,9 @@ pub(super) fn at_versions<'q>(
                 asked.push((only, &one.version));
                 continue;
             }
-            (Some(stack), all) => format!("no chosen rule is of {stack}{}", hint(stack, all)),
+            (Some(stack), all) => {
+                format!("no chosen rule is of {stack}{}", did_you_mean(stack, all))
+            }
             (None, all) => format!("say of which stack, as STACK=VERSION: {}", all.join(", ")),
         };
         let stack = one

@@ -6,7 +6,7 @@ use super::{COVERAGE, Filter};
 use crate::case::Case;
 use crate::property::Property;
 use crate::suite::{Expect, PlanEntry, Suite};
-use crate::terms::nearest;
+use crate::terms::did_you_mean;
 
 /// Where a job comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn covered(suite: &Suite, place: &str) -> Result<(), String> {
 }
 
 fn unknown(place: &str, kind: &str, name: &str, known: &[&str]) -> String {
-    let hint = nearest(name, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+    let hint = did_you_mean(name, known);
     format!(
         "{place}: no {kind} `{name}`{hint}; one of: {}",
         known.join(", ")

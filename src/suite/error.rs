@@ -3,7 +3,7 @@
 //! It must not parse. Layer 8.
 
 use crate::case::ParseError;
-use crate::terms::{CODES, nearest};
+use crate::terms::{CODES, did_you_mean};
 
 /// Why a text is not a suite.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -90,7 +90,7 @@ pub enum Fault {
         experts: u64,
     },
     /// A finding code that no plan has.
-    #[error("entry `{name}`: {key}: no code `{code}`{}; one of: {}", near(.code, CODES), CODES.join(", "))]
+    #[error("entry `{name}`: {key}: no code `{code}`{}; one of: {}", did_you_mean(.code, CODES), CODES.join(", "))]
     Code {
         /// The entry.
         name: String,
@@ -135,9 +135,5 @@ fn hint(key: &str) -> String {
         .chain(crate::case::KEYS)
         .copied()
         .collect();
-    near(key, &known)
-}
-
-fn near(word: &str, known: &[&str]) -> String {
-    nearest(word, known).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
+    did_you_mean(key, &known)
 }

@@ -2,7 +2,7 @@
 
 /// A word that is not in a vocabulary, with the nearest one that is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {kind} `{word}`{}; one of: {}", nearest_hint(.word, .valid), .valid.join(", "))]
+#[error("unknown {kind} `{word}`{}; one of: {}", did_you_mean(.word, .valid), .valid.join(", "))]
 #[non_exhaustive]
 pub struct UnknownWord {
     /// What kind of word was wanted, for example `activation`.
@@ -29,8 +29,9 @@ pub fn nearest<'a, S: AsRef<str>>(word: &str, candidates: &'a [S]) -> Option<&'a
         .map(|(_, c)| c)
 }
 
-fn nearest_hint(word: &str, valid: &[String]) -> String {
-    nearest(word, valid).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
+/// The question that ends a sentence about an unknown word, empty where no candidate is near.
+pub fn did_you_mean<S: AsRef<str>>(word: &str, candidates: &[S]) -> String {
+    nearest(word, candidates).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"))
 }
 
 /// Gives an enum one spelling per variant: `ALL`, `name()`, `Display`, `FromStr`.

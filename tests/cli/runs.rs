@@ -257,7 +257,7 @@ fn unknown_variables_are_reported_and_known_ones_are_read() {
         .output()
         .unwrap();
     assert!(out.status.success());
-    assert!(text(&out.stderr).contains("PADPROOF_SEDE is ignored (did you mean PADPROOF_SEED?)"));
+    assert!(text(&out.stderr).contains("PADPROOF_SEDE is ignored (did you mean `PADPROOF_SEED`?)"));
     assert!(text(&out.stdout).contains("seed abc"));
     let mut run = command(&["run", "smoke/orders"]);
     assert_eq!(
