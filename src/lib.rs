@@ -13,6 +13,7 @@ pub mod model;
 pub mod mutant;
 pub mod num;
 pub mod plan;
+pub mod proof;
 pub mod property;
 pub mod reference;
 #[cfg(feature = "cli")]

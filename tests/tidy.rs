@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Modules by layer: each may use those above it, never its own line or those below.
 const LAYERS: &[&[&str]] = &[
     &["num", "rng"],
-    &["terms"],
+    &["terms", "proof"],
     &["model", "rule", "case"],
     &["plan", "tensor"],
     &["fill", "layout", "schedule", "checkpoint"],
@@ -333,6 +333,7 @@ fn no_file_names_a_machine_or_a_registry() {
         "docs",
         "fuzz",
         "kernels",
+        "proofs",
         "snapshots",
         "src",
         "tests",

@@ -238,6 +238,8 @@ pub(super) enum Listed {
     Cases,
     /// Planted faults.
     Mutants,
+    /// Lemmas on shapes and codes, with the functions they are about.
+    Proofs,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ use super::error::CliError;
 use super::select::rules as loaded;
 use crate::model;
 use crate::mutant::{self, Mutant};
+use crate::proof::{self, Wanted};
 use crate::property;
 use crate::rule::Rules;
 use crate::run::ExitCode;
@@ -33,6 +34,7 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
             .iter()
             .map(|p| [p.name.to_owned(), p.meaning.to_owned()])
             .collect(),
+        Listed::Proofs => proofs(),
         Listed::Mutants => mutant::ALL.iter().map(mutant_row).collect(),
         Listed::Subjects => vec![[Cpu::default().name().to_owned(), CPU.to_owned()]],
         Listed::Formats => WeightFormat::ALL.iter().copied().map(format).collect(),
@@ -47,6 +49,26 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
 }
 
 const CPU: &str = "padded, sharded, packed bytes on this machine; every rank computed and summed";
+
+fn proofs() -> Vec<[String; 2]> {
+    let lemma = |lemma: proof::Lemma| {
+        let how = match lemma.wanted {
+            Wanted::Holds => "for all sizes",
+            Wanted::Example => "by example",
+        };
+        let about = lemma.functions.join(", ");
+        let text = format!("{} ({how}; {about}; proofs/{})", lemma.claim, lemma.file);
+        [lemma.name.to_owned(), text]
+    };
+    let exhaustive = |claim: &proof::Exhaustive| {
+        let text = format!("{} (code by code; tests/inert.rs)", claim.claim);
+        [claim.name.to_owned(), text]
+    };
+    let lemmas = proof::lemmas().into_iter().map(lemma);
+    lemmas
+        .chain(proof::EXHAUSTIVE.iter().map(exhaustive))
+        .collect()
+}
 
 fn mutant_row(mutant: &Mutant) -> [String; 2] {
     let text = format!(

@@ -8,6 +8,8 @@ mod bare;
 mod conditions;
 mod derive;
 mod entry;
+#[cfg(test)]
+pub(crate) mod lemmas;
 mod replicas;
 mod scales;
 mod sizes;

@@ -118,6 +118,14 @@ pub(super) fn grid(
     })
 }
 
+/// Blocks along an axis of `n` elements.
+#[cfg(test)]
+pub(super) fn logical_blocks(n: u64, block: u64) -> u64 {
+    let blocks = axis(Extent::Block(block), None, n, n);
+    assert_eq!(blocks.logical, blocks.padded);
+    blocks.logical
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -37,7 +37,7 @@ pub fn cut(split: Split, i: u64, ranks: u64, align: u64, block: u64) -> Result<C
 }
 
 /// Ranges [r step, (r+1) step) clipped to `i`.
-fn strided(i: u64, ranks: u64, step: u64) -> Vec<(u64, u64)> {
+pub(super) fn strided(i: u64, ranks: u64, step: u64) -> Vec<(u64, u64)> {
     (0..ranks)
         .map(|r| {
             let start = r.saturating_mul(step).min(i);
@@ -47,7 +47,7 @@ fn strided(i: u64, ranks: u64, step: u64) -> Vec<(u64, u64)> {
 }
 
 /// R-floor: equal exact shares, each padded at its tail.
-fn floor(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
+pub(super) fn floor(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
     let width = i.div_ceil(ranks);
     Ok(Cut {
         width,
@@ -58,7 +58,7 @@ fn floor(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
 }
 
 /// R-stride: the padded width is the stride, so the last ranks may be short or empty.
-fn stride(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
+pub(super) fn stride(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
     let width = i.div_ceil(ranks);
     let width_padded = padded("width", width, align)?;
     Ok(Cut {
@@ -70,7 +70,7 @@ fn stride(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
 }
 
 /// R-ceilblock: whole scale blocks per rank, the last rank short.
-fn ceil_block(i: u64, ranks: u64, align: u64, block: u64) -> Result<Cut, PlanError> {
+pub(super) fn ceil_block(i: u64, ranks: u64, align: u64, block: u64) -> Result<Cut, PlanError> {
     let step = product("width", &[i.div_ceil(block).div_ceil(ranks), block])?;
     let ranges = strided(i, ranks, step);
     let width = ranges[0].1;
@@ -91,7 +91,7 @@ fn ceil(i: u64, ranks: u64, align: u64) -> Result<Cut, PlanError> {
 }
 
 /// R-prepad: the global axis is padded so that every rank's share is aligned, then cut equally.
-fn prepad(i: u64, ranks: u64, align: u64, block: u64) -> Result<Cut, PlanError> {
+pub(super) fn prepad(i: u64, ranks: u64, align: u64, block: u64) -> Result<Cut, PlanError> {
     let overflow = || PlanError::Overflow {
         what: "width",
         terms: format!("lcm({align}, {block})"),

@@ -6,7 +6,12 @@ use crate::num::Dtype;
 use crate::terms::Bias;
 
 /// Bytes of `rows` rows of `cols` elements, each row in whole bytes.
-fn bytes(what: &'static str, rows: &[u64], cols: u64, dtype: Dtype) -> Result<u64, PlanError> {
+pub(super) fn bytes(
+    what: &'static str,
+    rows: &[u64],
+    cols: u64,
+    dtype: Dtype,
+) -> Result<u64, PlanError> {
     let row_bytes = product(what, &[cols, dtype.bits()])?.div_ceil(8);
     let rows = product(what, rows)?;
     product(what, &[rows, row_bytes])
