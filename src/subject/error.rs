@@ -75,4 +75,12 @@ pub enum SubjectError {
         /// How many experts there are.
         experts: u64,
     },
+    /// A kernel did what no kernel may: left a guard overwritten, stood still, missed a barrier.
+    #[error("{kernel}: {why}")]
+    Kernel {
+        /// Its name.
+        kernel: &'static str,
+        /// What it did.
+        why: String,
+    },
 }

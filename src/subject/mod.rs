@@ -4,8 +4,12 @@
 
 mod api;
 mod cpu;
+#[cfg(feature = "cuda-host")]
+mod cuda;
 mod error;
 
 pub use api::{None, Subject, none};
 pub use cpu::{Cpu, SIGMOID_ERROR_ULP, exp};
+#[cfg(feature = "cuda-host")]
+pub use cuda::{CudaHost, Fault, HostNumber, HostOptions, Paths, Turns};
 pub use error::{SkipReason, SubjectError};

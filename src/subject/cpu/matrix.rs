@@ -381,7 +381,7 @@ fn bits(dtype: Dtype) -> usize {
 }
 
 /// The error of a size that is not what the plan makes it.
-pub(super) fn size_error(
+pub(in crate::subject) fn size_error(
     tensor: &'static str,
     unit: &'static str,
     wanted: usize,
@@ -397,7 +397,7 @@ pub(super) fn size_error(
 }
 
 /// Checks a byte count against a product of sizes.
-pub(super) fn expect_bytes(
+pub(in crate::subject) fn expect_bytes(
     tensor: &'static str,
     bytes: &[u8],
     factors: &[usize],

@@ -14,7 +14,13 @@ mod tiles;
 mod unpack;
 
 pub use math::{SIGMOID_ERROR_ULP, exp};
+#[cfg(feature = "cuda-host")]
+pub(in crate::subject) use matrix::{expect_bytes, size_error};
+#[cfg(feature = "cuda-host")]
+pub(in crate::subject) use route::{Routing, route};
 pub use run::Cpu;
+#[cfg(feature = "cuda-host")]
+pub(in crate::subject) use sizes::{Sizes, axis};
 
 #[cfg(test)]
 mod samples;

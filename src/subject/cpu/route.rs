@@ -10,14 +10,14 @@ use crate::terms::{Numerics, ROUTE_TANH_CAP, Route};
 
 /// Chosen experts, [t, k] row-major, in the order of choice.
 #[derive(Debug)]
-pub(super) struct Routing {
-    pub(super) ids: Vec<u32>,
+pub(in crate::subject) struct Routing {
+    pub(in crate::subject) ids: Vec<u32>,
     /// Scaling factor included.
-    pub(super) weights: Vec<f32>,
+    pub(in crate::subject) weights: Vec<f32>,
 }
 
 /// Routes every token.
-pub(super) fn route(
+pub(in crate::subject) fn route(
     plan: &Plan,
     sizes: &Sizes,
     input: &RouterInput,

@@ -10,18 +10,18 @@ const MAX_SCRATCH: u64 = 16 << 30;
 
 /// Sizes of one layer. `t`, `h` are logical and cut the output only; everything else is padded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) t: usize,
-    pub(super) h: usize,
-    pub(super) experts: u64,
-    pub(super) k: usize,
-    pub(super) halves: usize,
-    pub(super) hidden: usize,
-    pub(super) width: usize,
+pub(in crate::subject) struct Sizes {
+    pub(in crate::subject) t: usize,
+    pub(in crate::subject) h: usize,
+    pub(in crate::subject) experts: u64,
+    pub(in crate::subject) k: usize,
+    pub(in crate::subject) halves: usize,
+    pub(in crate::subject) hidden: usize,
+    pub(in crate::subject) width: usize,
 }
 
 impl Sizes {
-    pub(super) fn new(plan: &Plan) -> Result<Sizes, SubjectError> {
+    pub(in crate::subject) fn new(plan: &Plan) -> Result<Sizes, SubjectError> {
         let dims = &plan.dims;
         let halves = plan.activation.halves();
         require(dims.halves == halves, "halves", dims.halves, || {
@@ -70,7 +70,7 @@ impl Sizes {
 }
 
 /// Whether the working memory stays below the ceiling: activations of every routed row.
-pub(super) fn within_memory(plan: &Plan) -> Result<(), SkipReason> {
+pub(in crate::subject) fn within_memory(plan: &Plan) -> Result<(), SkipReason> {
     let rows = plan.dims.t.saturating_mul(plan.dims.k);
     let row = [
         plan.w13_rows,
@@ -108,7 +108,7 @@ fn require(
 }
 
 /// A size as an index.
-pub(super) fn axis(key: &'static str, value: u64) -> Result<usize, SubjectError> {
+pub(in crate::subject) fn axis(key: &'static str, value: u64) -> Result<usize, SubjectError> {
     require(value <= MAX_AXIS, key, value, || {
         format!("exceeds {MAX_AXIS}")
     })?;

@@ -1,0 +1,26 @@
+// Runs the blocks of a launch, one after the other, on the calling thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pp_host {
+
+// In which order blocks, and the threads of a block, take their turns.
+enum Order { FORWARD = 0, REVERSE = 1, SEEDED = 2 };
+
+struct Launch {
+    const char* name;
+    void (*kernel)(const void* params);
+    const void* params;
+    unsigned grid_x, grid_y;
+    unsigned threads;  // a multiple of 32
+    size_t shared;     // bytes
+    int order;
+    uint64_t seed;
+};
+
+// False when the kernel did what no kernel may; `error` then says it, cut to `room` bytes.
+bool run(const Launch& launch, char* error, size_t room);
+
+}  // namespace pp_host

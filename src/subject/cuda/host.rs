@@ -1,0 +1,218 @@
+//! The one way to the kernels compiled for the host (`kernels/host/api.cpp`).
+//!
+//! It must not decide sizes: what it launches, `rank` has checked. Layer 5.
+
+use super::params::{Matrix, Params, activation, element};
+use crate::num::Dtype;
+use crate::subject::error::{SkipReason, SubjectError};
+use crate::terms::Activation;
+
+/// In which order the blocks of a launch, and the threads of a block, take their turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Turns {
+    /// The first first.
+    #[default]
+    Forward,
+    /// The last first.
+    Reverse,
+    /// Drawn anew at every turn, from a seed.
+    Seeded(u64),
+}
+
+/// A kernel of `kernels/moe.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kernel {
+    Align,
+    First,
+    Second,
+}
+
+impl Kernel {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Kernel::Align => "pp_align",
+            Kernel::First => "pp_gemm1",
+            Kernel::Second => "pp_gemm2",
+        }
+    }
+}
+
+/// One launch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launch {
+    pub(super) kernel: Kernel,
+    pub(super) inputs: Dtype,
+    pub(super) weights: Dtype,
+    pub(super) fast: bool,
+    pub(super) grid: (u32, u32),
+    pub(super) shared: usize,
+    pub(super) turns: Turns,
+}
+
+/// One of the kernels' numbers, for tests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HostNumber {
+    /// A stored code of an element type.
+    Code(Dtype, u32),
+    /// An activation of gate and up.
+    Activation(Activation, f32, f32),
+    /// A float rounded to bfloat16.
+    Bf16(f32),
+}
+
+impl HostNumber {
+    /// Its value; none when the kernels were not compiled, or have no such element type.
+    pub fn value(self) -> Option<f32> {
+        let (what, arg, bits, more) = match self {
+            HostNumber::Code(dtype, code) => (0, element(dtype)?, code, 0),
+            HostNumber::Activation(act, gate, up) => {
+                (1, activation(act), gate.to_bits(), up.to_bits())
+            }
+            HostNumber::Bf16(x) => (2, 0, x.to_bits(), 0),
+        };
+        ffi::number(what, arg, bits, more)
+    }
+}
+
+/// Whether the kernels were compiled for this machine.
+pub(super) fn available() -> Result<(), SkipReason> {
+    if let Some(why) = option_env!("PP_CUDA_HOST_MISSING") {
+        return Err(SkipReason::Unsupported(format!(
+            "built without the kernels: {why}"
+        )));
+    }
+    #[cfg(target_arch = "x86_64")]
+    if option_env!("PP_CUDA_HOST_VECTORS").is_some()
+        && !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"))
+    {
+        return Err(SkipReason::Unsupported(
+            "the kernels were built for AVX2 and FMA, which this machine lacks".to_owned(),
+        ));
+    }
+    ffi::sizes_agree()
+}
+
+/// Runs one kernel to its end.
+///
+/// Every pointer of `params` must be null or point to as many bytes as the kernel reaches from it
+/// with these sizes, aligned as its type asks; what `limits`, `rank` and `workspace` check. The
+/// buffers must outlive the call, and nothing else may use those that are written.
+pub(super) fn launch(launch: &Launch, params: &Params) -> Result<(), SubjectError> {
+    available()?;
+    ffi::launch(launch, params).map_err(|why| SubjectError::Kernel {
+        kernel: launch.kernel.name(),
+        why,
+    })
+}
+
+/// What `PpHostLaunch` holds.
+#[repr(C)]
+struct HostLaunch {
+    kernel: i32,
+    inputs: i32,
+    weights: i32,
+    fast: i32,
+    grid_x: u32,
+    grid_y: u32,
+    shared: u64,
+    order: i32,
+    reserved: i32,
+    seed: u64,
+}
+
+#[cfg(pp_cuda_host)]
+#[expect(unsafe_code, reason = "the kernels are C++")]
+mod ffi {
+    use super::{HostLaunch, Launch, Matrix, Params, SkipReason, Turns, element};
+    use std::ffi::{CStr, c_char};
+
+    /// Bytes of a message.
+    const ROOM: usize = 512;
+
+    unsafe extern "C" {
+        fn pp_host_sizes(which: i32) -> u64;
+        fn pp_host_launch(
+            of: *const HostLaunch,
+            params: *const Params,
+            error: *mut c_char,
+            room: u64,
+        ) -> i32;
+        fn pp_host_number(what: i32, arg: i32, bits: u32, more: u32) -> f32;
+    }
+
+    pub(super) fn number(what: i32, arg: i32, bits: u32, more: u32) -> Option<f32> {
+        // SAFETY: it takes and gives plain numbers.
+        Some(unsafe { pp_host_number(what, arg, bits, more) })
+    }
+
+    pub(super) fn sizes_agree() -> Result<(), SkipReason> {
+        let own = [
+            size_of::<Params>(),
+            size_of::<Matrix>(),
+            size_of::<HostLaunch>(),
+        ];
+        for (which, size) in (0..).zip(own) {
+            // SAFETY: it takes and gives plain numbers.
+            let there = unsafe { pp_host_sizes(which) };
+            if there != size as u64 {
+                return Err(SkipReason::Unsupported(format!(
+                    "struct {which} of the kernels has {there} bytes, not {size}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn launch(launch: &Launch, params: &Params) -> Result<(), String> {
+        let (order, seed) = match launch.turns {
+            Turns::Forward => (0, 0),
+            Turns::Reverse => (1, 0),
+            Turns::Seeded(seed) => (2, seed),
+        };
+        let known = |dtype| element(dtype).ok_or_else(|| format!("no kernel for {dtype}"));
+        let of = HostLaunch {
+            kernel: launch.kernel as i32,
+            inputs: known(launch.inputs)?,
+            weights: known(launch.weights)?,
+            fast: launch.fast.into(),
+            grid_x: launch.grid.0,
+            grid_y: launch.grid.1,
+            shared: launch.shared as u64,
+            order,
+            reserved: 0,
+            seed,
+        };
+        let mut error = [0u8; ROOM];
+        // SAFETY: the structs are those of the kernels (`sizes_agree`), `error` has `ROOM` bytes, and
+        // the caller has checked what the pointers in `params` lead to. The C++ throws nothing out
+        // of the call and ends a launch that goes wrong with a message.
+        let code = unsafe { pp_host_launch(&of, params, error.as_mut_ptr().cast(), ROOM as u64) };
+        if code == 0 {
+            return Ok(());
+        }
+        let text = CStr::from_bytes_until_nul(&error).unwrap_or(c"an error without a message");
+        Err(text.to_string_lossy().into_owned())
+    }
+}
+
+#[cfg(not(pp_cuda_host))]
+mod ffi {
+    use super::{HostLaunch, Launch, Matrix, Params, SkipReason};
+
+    pub(super) fn number(_: i32, _: i32, _: u32, _: u32) -> Option<f32> {
+        None
+    }
+
+    pub(super) fn sizes_agree() -> Result<(), SkipReason> {
+        Err(SkipReason::Unsupported(
+            "built without the kernels".to_owned(),
+        ))
+    }
+
+    pub(super) fn launch(_: &Launch, _: &Params) -> Result<(), String> {
+        let sizes = [size_of::<HostLaunch>(), size_of::<Matrix>()];
+        Err(format!(
+            "built without the kernels (structs of {sizes:?} bytes)"
+        ))
+    }
+}

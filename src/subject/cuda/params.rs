@@ -1,0 +1,168 @@
+//! What a launch is told: the structs of `kernels/params.h`, field by field, and the kernels' numbers.
+//!
+//! It must not check anything: `limits` and `rank` have. Layer 5.
+
+use crate::num::Dtype;
+use crate::terms::Activation;
+use std::ffi::{c_int, c_longlong};
+
+/// Rows of a block (`PP_BM`).
+pub(super) const BLOCK_ROWS: usize = 16;
+/// Weight rows of a block (`PP_BN`).
+pub(super) const BLOCK_COLS: usize = 64;
+/// Columns that share a scale and a partial sum (`PP_GROUP`).
+pub(super) const GROUP: usize = 16;
+/// Columns of a stage (`PP_BK`).
+const STAGE_COLS: usize = 64;
+/// Bytes between rows in shared memory (`PP_SKEW`).
+const SKEW: usize = 16;
+
+/// `PpMatrix` of `kernels/params.h`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Matrix {
+    pub(super) weights: *const u8,
+    pub(super) scales: *const u8,
+    pub(super) globals: *const f32,
+    pub(super) bias: *const f32,
+    pub(super) expert_bytes: c_longlong,
+    pub(super) expert_scale_bytes: c_longlong,
+    pub(super) rows: c_int,
+    pub(super) cols: c_int,
+    pub(super) row_bytes: c_int,
+    pub(super) unit: c_int,
+    pub(super) scale_element: c_int,
+    pub(super) scale_cols: c_int,
+    pub(super) row_block: c_int,
+    pub(super) col_block: c_int,
+    pub(super) tiled: c_int,
+    pub(super) reserved: c_int,
+}
+
+/// `PpParams` of `kernels/params.h`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Params {
+    pub(super) w13: Matrix,
+    pub(super) w2: Matrix,
+    pub(super) x: *const u8,
+    pub(super) ids: *const c_int,
+    pub(super) weights: *const f32,
+    pub(super) sorted: *mut c_int,
+    pub(super) block_expert: *mut c_int,
+    pub(super) blocks: *mut c_int,
+    pub(super) needed: *mut u32,
+    pub(super) done: *mut u32,
+    pub(super) mid: *mut u8,
+    pub(super) y: *mut f32,
+    pub(super) out: *mut f32,
+    pub(super) tokens: c_int,
+    pub(super) top_k: c_int,
+    pub(super) experts: c_int,
+    pub(super) expert_first: c_int,
+    pub(super) hidden: c_int,
+    pub(super) width: c_int,
+    pub(super) halves: c_int,
+    pub(super) up_first: c_int,
+    pub(super) group: c_int,
+    pub(super) act: c_int,
+    pub(super) high_first: c_int,
+    pub(super) weights_input: c_int,
+    pub(super) mid_bf16: c_int,
+    pub(super) mid_pitch: c_int,
+    pub(super) x_unit: c_int,
+    pub(super) mid_unit: c_int,
+    pub(super) fault: c_int,
+    pub(super) reserved: c_int,
+}
+
+/// `PpElement` of `kernels/numeric.cuh`; none for element types without a kernel.
+pub(super) const fn element(dtype: Dtype) -> Option<c_int> {
+    match dtype {
+        Dtype::F32 => Some(0),
+        Dtype::F16 => Some(1),
+        Dtype::Bf16 => Some(2),
+        Dtype::E4m3 => Some(3),
+        Dtype::E2m1 => Some(4),
+        Dtype::Int8 => Some(5),
+        Dtype::Int4 => Some(6),
+        Dtype::E8m0 => Some(7),
+        Dtype::E4m3Fnuz | Dtype::E5m2 => None,
+    }
+}
+
+/// `PpActivation` of `kernels/numeric.cuh`.
+pub(super) const fn activation(act: Activation) -> c_int {
+    match act {
+        Activation::Swiglu => 0,
+        Activation::SwigluRounded => 1,
+        Activation::Geglu => 2,
+        Activation::GegluTanh => 3,
+        Activation::SwigluOai => 4,
+        Activation::SwigluClamp => 5,
+        Activation::SwigluStep => 6,
+        Activation::Situ => 7,
+        Activation::Powlu => 8,
+        Activation::Relu2 => 9,
+        Activation::Relu2Clamped => 10,
+        Activation::Silu => 11,
+        Activation::Gelu => 12,
+        Activation::GeluTanh => 13,
+        Activation::Relu => 14,
+        Activation::Identity => 15,
+    }
+}
+
+/// A fault planted in the kernels (`PpFault` of `kernels/moe.cu`), compiled in for the host only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(i32)]
+pub enum Fault {
+    /// None.
+    #[default]
+    None = 0,
+    /// The general path reads whole groups of columns, past the end of a row.
+    TailRead = 1,
+    /// No barrier between loading a stage and computing from it.
+    NoBarrierBefore = 2,
+    /// No barrier between computing from a stage and loading it again.
+    NoBarrierAfter = 3,
+    /// The second half of w13 is sought one row early.
+    WrongHalf = 4,
+    /// Scales are read a whole stage at a time, past the end of a row (facts/reports.md B87).
+    ScaleOverRead = 5,
+    /// Sentinel rows are stored like others.
+    SentinelAsAddress = 6,
+    /// Asynchronous copies are not waited for.
+    NoWait = 7,
+    /// Shared memory beyond the end of a row is left as it was.
+    DirtyShared = 8,
+    /// An id of -1 counts for the rank's first expert (facts/reports.md B91).
+    NegativeId = 9,
+    /// Groups are added backwards where K is a multiple of 32.
+    OrderFromK = 10,
+}
+
+impl Fault {
+    /// Every planted fault.
+    pub const ALL: [Fault; 10] = [
+        Fault::TailRead,
+        Fault::NoBarrierBefore,
+        Fault::NoBarrierAfter,
+        Fault::WrongHalf,
+        Fault::ScaleOverRead,
+        Fault::SentinelAsAddress,
+        Fault::NoWait,
+        Fault::DirtyShared,
+        Fault::NegativeId,
+        Fault::OrderFromK,
+    ];
+}
+
+/// Dynamic shared memory of a product (`pp_shared_bytes`).
+pub(super) fn shared_bytes(inputs: Dtype, weights: Dtype) -> usize {
+    let row = |dtype: Dtype| STAGE_COLS * dtype.bits() as usize / 8 + SKEW;
+    let stage = BLOCK_ROWS * row(inputs)
+        + BLOCK_COLS * row(weights)
+        + BLOCK_COLS * (STAGE_COLS / GROUP) * 4;
+    2 * stage + 3 * BLOCK_ROWS * 4 + 2 * BLOCK_COLS * 4
+}

@@ -1,0 +1,238 @@
+//! The tensors of one rank as the kernels' matrices, every size checked against the plan.
+//!
+//! It must not launch anything. Layer 5.
+
+use super::params::{Matrix, element};
+use crate::layout::RankInputs;
+use crate::plan::{Plan, RankPlan, Role, ScalePlan};
+use crate::subject::cpu::{Sizes, axis, expect_bytes, size_error};
+use crate::subject::error::SubjectError;
+use crate::terms::{Bias, Storage};
+use std::ffi::{c_int, c_longlong};
+use std::ptr::null;
+
+/// A rank's two projections. The pointers are valid as long as the inputs they were made from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rank {
+    pub(super) experts: usize,
+    pub(super) expert_first: usize,
+    pub(super) w13: Matrix,
+    pub(super) w2: Matrix,
+}
+
+/// Sizes of one projection.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    experts: usize,
+    halves: usize,
+    /// Rows of a half.
+    width: usize,
+    cols: usize,
+}
+
+/// The roles of one projection.
+struct Roles {
+    weight: Role,
+    scale: Role,
+    global: Role,
+    bias: Role,
+}
+
+impl Rank {
+    pub(super) fn new(
+        plan: &Plan,
+        sizes: &Sizes,
+        share: &RankPlan,
+        index: usize,
+        inputs: &RankInputs,
+    ) -> Result<Rank, SubjectError> {
+        let experts = axis("expert_len", share.expert_len)?;
+        let of = Source {
+            plan,
+            index,
+            inputs,
+        };
+        let first = Shape {
+            experts,
+            halves: sizes.halves,
+            width: sizes.width,
+            cols: sizes.hidden,
+        };
+        let second = Shape {
+            experts,
+            halves: 1,
+            width: sizes.hidden,
+            cols: sizes.width,
+        };
+        Ok(Rank {
+            experts,
+            expert_first: axis("expert_start", share.expert_start)?,
+            w13: of.matrix(
+                Roles {
+                    weight: Role::W13,
+                    scale: Role::W13Scale,
+                    global: Role::W13Global,
+                    bias: Role::W13Bias,
+                },
+                plan.w13_scale,
+                first,
+            )?,
+            w2: of.matrix(
+                Roles {
+                    weight: Role::W2,
+                    scale: Role::W2Scale,
+                    global: Role::W2Global,
+                    bias: Role::W2Bias,
+                },
+                plan.w2_scale,
+                second,
+            )?,
+        })
+    }
+}
+
+struct Source<'a> {
+    plan: &'a Plan,
+    index: usize,
+    inputs: &'a RankInputs,
+}
+
+impl Source<'_> {
+    /// A tensor's bytes, `factors` long and aligned for its elements.
+    fn bytes(&self, role: Role, factors: &[usize], align: usize) -> Result<&[u8], SubjectError> {
+        let tensor = self.inputs.get(role).ok_or(SubjectError::Missing {
+            rank: self.index,
+            tensor: role.name(),
+        })?;
+        let bytes = tensor.bytes();
+        expect_bytes(role.name(), bytes, factors)?;
+        let off = bytes.as_ptr().addr() % align;
+        if off != 0 {
+            return Err(size_error(role.name(), "bytes off its alignment", 0, off));
+        }
+        Ok(bytes)
+    }
+
+    fn matrix(
+        &self,
+        roles: Roles,
+        grid: Option<ScalePlan>,
+        shape: Shape,
+    ) -> Result<Matrix, SubjectError> {
+        let dtype = self.plan.weight.element();
+        let bits = axis("bits", dtype.bits())?;
+        let rows = shape.halves * shape.width;
+        let row_bytes = (shape.cols * bits).div_ceil(8);
+        let weights = self.bytes(
+            roles.weight,
+            &[shape.experts, rows, row_bytes],
+            (bits / 8).max(1),
+        )?;
+        let mut matrix = Matrix {
+            weights: weights.as_ptr(),
+            scales: null(),
+            globals: null(),
+            bias: null(),
+            expert_bytes: long(rows * row_bytes)?,
+            expert_scale_bytes: 0,
+            rows: int(rows)?,
+            cols: int(shape.cols)?,
+            row_bytes: int(row_bytes)?,
+            unit: int(unit(weights.as_ptr(), row_bytes))?,
+            scale_element: 0,
+            scale_cols: 0,
+            row_block: 0,
+            col_block: 0,
+            tiled: 0,
+            reserved: 0,
+        };
+        if let Some(grid) = grid {
+            self.scale(roles.scale, &grid, shape, &mut matrix)?;
+        }
+        if self.plan.weight.has_global_scale() {
+            let globals = self.bytes(roles.global, &[shape.experts, shape.halves, 4], 4)?;
+            matrix.globals = globals.as_ptr().cast();
+        }
+        if self.plan.bias == Bias::Both {
+            let bias = self.bytes(roles.bias, &[shape.experts, rows, 4], 4)?;
+            matrix.bias = bias.as_ptr().cast();
+        }
+        Ok(matrix)
+    }
+
+    /// Adds the scales, after checking that no row and no column lies outside them.
+    fn scale(
+        &self,
+        role: Role,
+        grid: &ScalePlan,
+        shape: Shape,
+        matrix: &mut Matrix,
+    ) -> Result<(), SubjectError> {
+        let rows = axis("rows_stored", grid.rows_stored)?;
+        let cols = axis("cols_stored", grid.cols_stored)?;
+        let row_block = axis("row_block", grid.row_block)?;
+        let col_block = match axis("col_block", grid.col_block)? {
+            block if block >= shape.cols => 0,
+            block => block,
+        };
+        let size = axis("bits", grid.dtype.bits())? / 8;
+        let bytes = self.bytes(role, &[shape.experts, rows, cols, size], size)?;
+        let storage = self.plan.storage.of(grid.dtype);
+        let tiled = matches!(storage, Storage::Tiled128x4 | Storage::TritonBlackwell);
+        let needed_rows = match row_block {
+            0 => shape.halves,
+            1 => shape.halves * shape.width,
+            block => shape.halves * shape.width.div_ceil(block),
+        };
+        let needed_cols = match col_block {
+            0 => 1.min(shape.cols),
+            block => shape.cols.div_ceil(block),
+        };
+        let granules = if tiled { (128, 4) } else { (1, 1) };
+        for (unit, needed, there, granule) in [
+            ("scale rows", needed_rows, rows, granules.0),
+            ("scale columns", needed_cols, cols, granules.1),
+        ] {
+            if there < needed || !there.is_multiple_of(granule) {
+                let wanted = needed.next_multiple_of(granule);
+                return Err(size_error(role.name(), unit, wanted, there));
+            }
+        }
+        matrix.scales = bytes.as_ptr();
+        matrix.expert_scale_bytes = long(rows * cols * size)?;
+        matrix.scale_element = element(grid.dtype).ok_or(SubjectError::Plan {
+            key: "scale",
+            value: grid.dtype.bits(),
+            why: format!("no kernel reads scales of {}", grid.dtype),
+        })?;
+        matrix.scale_cols = int(cols)?;
+        matrix.row_block = int(row_block)?;
+        matrix.col_block = int(col_block)?;
+        matrix.tiled = tiled.into();
+        Ok(())
+    }
+}
+
+/// Bytes that a load may take at a time: the largest power of two up to 16 that divides the address
+/// and the length of a row.
+pub(super) fn unit(start: *const u8, row_bytes: usize) -> usize {
+    1 << (start.addr() | row_bytes | 16).trailing_zeros()
+}
+
+/// A size as the kernels count it.
+pub(super) fn int(n: usize) -> Result<c_int, SubjectError> {
+    c_int::try_from(n).map_err(|_| too_large(n))
+}
+
+/// An offset as the kernels count it.
+pub(super) fn long(n: usize) -> Result<c_longlong, SubjectError> {
+    c_longlong::try_from(n).map_err(|_| too_large(n))
+}
+
+fn too_large(n: usize) -> SubjectError {
+    SubjectError::Plan {
+        key: "size",
+        value: u64::try_from(n).unwrap_or(u64::MAX),
+        why: "exceeds what a kernel counts with".to_owned(),
+    }
+}

@@ -1,0 +1,128 @@
+//! Memory that the kernels write: NaN before a launch, guards on both sides that are looked at after it.
+//!
+//! It must not know what the numbers mean. Layer 5.
+
+use crate::subject::error::SubjectError;
+
+/// What a guard holds; no kernel writes it by accident.
+const GUARD: u8 = 0xC5;
+/// Bytes of a word, to which everything is aligned.
+const WORD: usize = 16;
+
+/// One buffer.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    name: &'static str,
+    words: Vec<u128>,
+    /// Words of a guard.
+    guard: usize,
+    bytes: usize,
+}
+
+impl Buffer {
+    /// Makes it `bytes` long, every byte `fill`, with guards of at least `guard` bytes.
+    pub(super) fn reset(&mut self, name: &'static str, bytes: usize, guard: usize, fill: u8) {
+        self.name = name;
+        self.guard = guard.div_ceil(WORD).max(4);
+        self.bytes = bytes;
+        self.words.clear();
+        self.words.resize(
+            bytes.div_ceil(WORD) + 2 * self.guard,
+            u128::from_ne_bytes([GUARD; WORD]),
+        );
+        self.bytes_mut().fill(fill);
+    }
+
+    fn start(&self) -> usize {
+        self.guard * WORD
+    }
+
+    /// The body.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[self.start()..][..self.bytes]
+    }
+
+    /// The body, to be written.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let (start, bytes) = (self.start(), self.bytes);
+        &mut bytemuck::cast_slice_mut(&mut self.words)[start..][..bytes]
+    }
+
+    /// The body as floats.
+    pub(super) fn floats(&self) -> &[f32] {
+        bytemuck::cast_slice(self.bytes())
+    }
+
+    /// Where the body starts, for a kernel: sixteen bytes aligned.
+    pub(super) fn pointer<T>(&mut self) -> *mut T {
+        self.bytes_mut().as_mut_ptr().cast()
+    }
+
+    /// Whether nothing was written beside the body.
+    pub(super) fn check(&self, kernel: &'static str) -> Result<(), SubjectError> {
+        let all: &[u8] = bytemuck::cast_slice(&self.words);
+        let (head, rest) = all.split_at(self.start());
+        let stray = head
+            .iter()
+            .chain(&rest[self.bytes..])
+            .filter(|b| **b != GUARD)
+            .count();
+        if stray == 0 {
+            return Ok(());
+        }
+        Err(SubjectError::Kernel {
+            kernel,
+            why: format!("{stray} bytes written outside {}", self.name),
+        })
+    }
+}
+
+/// Everything that one rank's kernels write.
+#[derive(Debug, Default)]
+pub(super) struct Workspace {
+    pub(super) sorted: Buffer,
+    pub(super) block_expert: Buffer,
+    pub(super) blocks: Buffer,
+    pub(super) needed: Buffer,
+    pub(super) done: Buffer,
+    pub(super) mid: Buffer,
+    pub(super) y: Buffer,
+    pub(super) out: Buffer,
+}
+
+impl Workspace {
+    /// Looks at every guard.
+    pub(super) fn check(&self, kernel: &'static str) -> Result<(), SubjectError> {
+        [
+            &self.sorted,
+            &self.block_expert,
+            &self.blocks,
+            &self.needed,
+            &self.done,
+            &self.mid,
+            &self.y,
+            &self.out,
+        ]
+        .into_iter()
+        .try_for_each(|buffer| buffer.check(kernel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_beside_the_body_is_seen_and_one_inside_is_not() {
+        let mut buffer = Buffer::default();
+        buffer.reset("y", 40, 100, 0xff);
+        assert!(buffer.floats().iter().all(|v| v.is_nan()));
+        buffer.bytes_mut().fill(1);
+        assert!(buffer.check("k").is_ok());
+        let start = buffer.start();
+        let all: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer.words);
+        all[start + 40] = 0;
+        let error = buffer.check("k").unwrap_err();
+        assert_eq!(error.to_string(), "k: 1 bytes written outside y");
+    }
+}

@@ -1,0 +1,150 @@
+//! Goal: the CUDA kernels' own source, on the CPU, holds every claim about outputs. Method: the suites
+//! and drawn cases through the same properties as the CPU subject, in every order of turns; planted
+//! faults, each seen by a claim; every stored code against `num`.
+
+#![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
+
+mod faults;
+mod numbers;
+
+use padproof::case::Case;
+use padproof::r#gen::{Domain, draw};
+use padproof::num::Dtype;
+use padproof::property::{ALL, Needs, Property, Trial, Verdict, find};
+use padproof::subject::{CudaHost, HostOptions, Paths, Turns};
+use padproof::suite::{builtin, parse};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// Whether the kernels run here; says why not.
+fn runs() -> bool {
+    match CudaHost::available() {
+        Ok(()) => true,
+        Err(why) => {
+            println!("skipped: {why}");
+            false
+        }
+    }
+}
+
+/// Verdicts by kind, and the reasons of skips.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    vacuous: u64,
+    skips: BTreeMap<String, u64>,
+    faults: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, property: &Property, case: &Case, verdict: Verdict) {
+        let name = property.name;
+        match verdict {
+            Verdict::Pass(_) => self.passed += 1,
+            Verdict::Vacuous(_) => self.vacuous += 1,
+            Verdict::Skip(reason) => *self.skips.entry(reason.to_string()).or_default() += 1,
+            Verdict::Fail(f) => self.faults.push(format!(
+                "{name} {case}: {} wanted {}, got {} ({}; {} of {})",
+                f.place, f.wanted, f.actual, f.bound, f.differing, f.total
+            )),
+            Verdict::Broken(e) => self.faults.push(format!("{name} {case}: broken: {e}")),
+        }
+    }
+
+    fn tell(&self, name: &str) {
+        let skipped: u64 = self.skips.values().sum();
+        let Tally {
+            passed, vacuous, ..
+        } = self;
+        println!("{name}: passed {passed} vacuous {vacuous} skipped {skipped}");
+        for (why, n) in &self.skips {
+            println!("  {n:6}  {why}");
+        }
+        let shown = self.faults[..self.faults.len().min(20)].join("\n");
+        assert!(
+            self.faults.is_empty(),
+            "{} faults\n{shown}",
+            self.faults.len()
+        );
+    }
+}
+
+/// Asks the properties of every case over all threads, each case of a subject run as `options` says.
+fn ask(
+    cases: &[Case],
+    properties: &[&Property],
+    options: impl Fn(usize) -> HostOptions + Sync,
+) -> Tally {
+    let verdicts: Vec<Vec<Verdict>> = cases
+        .par_iter()
+        .enumerate()
+        .map(|(n, case)| {
+            let mut subject = CudaHost::with(options(n));
+            let one = |p: &&Property| (p.check)(case, &mut Trial::new(&mut subject));
+            properties.iter().map(one).collect()
+        })
+        .collect();
+    let mut tally = Tally::default();
+    for (case, verdicts) in cases.iter().zip(verdicts) {
+        for (property, verdict) in properties.iter().zip(verdicts) {
+            tally.add(property, case, verdict);
+        }
+    }
+    tally
+}
+
+fn suite(name: &str) -> Vec<Case> {
+    let text = builtin(name).expect("it is shipped");
+    let suite = parse(text, name).expect("it parses");
+    suite.cases.into_iter().map(|entry| entry.case).collect()
+}
+
+fn of_outputs() -> Vec<&'static Property> {
+    ALL.iter().filter(|p| p.needs == Needs::Subject).collect()
+}
+
+/// Forward, reverse and drawn turns, one after the other.
+fn turns(n: usize) -> Turns {
+    [Turns::Forward, Turns::Reverse, Turns::Seeded(n as u64)][n % 3]
+}
+
+#[test]
+fn the_smoke_suite_holds() {
+    if runs() {
+        ask(&suite("smoke"), &of_outputs(), |_| HostOptions::default()).tell("smoke");
+    }
+}
+
+#[test]
+fn the_boundary_suite_holds_with_equal_bits_padded_and_unpadded() {
+    if runs() {
+        let identity = [find("pad-identity").expect("it is listed")];
+        let tally = ask(&suite("boundary"), &identity, |n| HostOptions {
+            turns: turns(n),
+            ..HostOptions::default()
+        });
+        tally.tell("boundary");
+        // Every format, gating and split runs; storage layouts beside rows and 128x4 do not.
+        for why in tally.skips.keys() {
+            assert!(why.contains(" in the layout "), "{why}");
+        }
+        assert!(tally.passed > 1000, "{} passed", tally.passed);
+    }
+}
+
+#[test]
+fn drawn_cases_hold_in_any_order_of_turns_and_on_any_path() {
+    if runs() {
+        let draws = 0..120;
+        let domain = |n: u64| [Domain::FULL, Domain::UNIFORM][(n % 2) as usize];
+        let cases: Vec<Case> = draws.map(|n| draw(&domain(n), 0x5eed, n)).collect();
+        let tally = ask(&cases, &of_outputs(), |n| HostOptions {
+            turns: turns(n),
+            paths: [Paths::Auto, Paths::General][n / 3 % 2],
+            inputs: [None, Some(Dtype::F16), Some(Dtype::F32)][n / 6 % 3],
+            masked: n % 5 == 0,
+            ..HostOptions::default()
+        });
+        tally.tell("drawn");
+    }
+}
