@@ -3,8 +3,13 @@
 //!
 //! It must not know MoE. Layer 4.
 
+mod moved;
+mod number;
 mod order;
 mod tree;
+mod words;
 
+pub use moved::Moved;
 pub use order::Schedule;
 pub use tree::Tree;
+pub use words::UnknownOrder;

@@ -4,9 +4,11 @@ use super::activation::Activate;
 use super::dot::{Activations, DotScratch, Dots};
 use super::input::Quantiser;
 use super::matrix::Matrix;
+use super::ordered::Ordered;
 use super::rank::Rank;
 use super::sizes::Sizes;
 use crate::plan::Plan;
+use crate::schedule::Schedule;
 use crate::terms::Numerics;
 use pulp::Arch;
 use rayon::prelude::*;
@@ -43,6 +45,8 @@ pub(super) struct Layer<'a> {
     /// Prepared input rows, `hidden` wide.
     pub(super) x: &'a [f32],
     pub(super) h_scale: f32,
+    /// The summation order, where it is not the fast one.
+    pub(super) order: Option<Schedule>,
 }
 
 impl Layer<'_> {
@@ -69,8 +73,8 @@ impl Layer<'_> {
         let n = tokens.len();
 
         let row = |r: &Routed| &self.x[r.token * hidden..(r.token + 1) * hidden];
-        x.fill(hidden, tokens.iter().map(row));
-        self.project(&rank.w13, expert, x, dots, first, n);
+        let rows = tokens.iter().map(row);
+        self.project(&rank.w13, expert, rows, x, dots, first);
 
         middle.resize(n * width, 0.0);
         let Numerics { qh, mid_bf16, .. } = self.plan.numerics;
@@ -89,8 +93,7 @@ impl Layer<'_> {
         });
 
         let row = |t| &middle[t * width..(t + 1) * width];
-        x.fill(width, (0..n).map(row));
-        self.project(&rank.w2, expert, x, dots, second, n);
+        self.project(&rank.w2, expert, (0..n).map(row), x, dots, second);
 
         let bias = rank.w2_bias(expert);
         for (n, routed) in tokens.iter().enumerate() {
@@ -111,16 +114,29 @@ impl Layer<'_> {
     }
 
     /// out[n, rows] = x times the rows of one expert's matrix.
-    fn project(
+    fn project<'r>(
         &self,
         matrix: &Matrix<'_>,
         expert: usize,
-        x: &Activations,
+        x: impl ExactSizeIterator<Item = &'r [f32]> + Clone,
+        packed: &mut Activations,
         scratch: &mut DotScratch,
         out: &mut Vec<f32>,
-        n: usize,
     ) {
+        let n = x.len();
         out.resize(n * matrix.rows, 0.0);
+        if let Some(order) = self.order {
+            self.arch.dispatch(Ordered {
+                matrix,
+                expert,
+                tree: &order.tree(matrix.cols),
+                x,
+                out,
+            });
+            return;
+        }
+        packed.fill(matrix.cols, x);
+        let x = &*packed;
         let work = matrix.rows.saturating_mul(matrix.cols).saturating_mul(n);
         if self.threads < 2 || work < PARALLEL_FROM {
             self.arch.dispatch(Dots {

@@ -6,6 +6,7 @@ mod experts;
 mod input;
 mod math;
 mod matrix;
+mod ordered;
 mod rank;
 mod route;
 mod run;

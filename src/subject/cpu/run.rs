@@ -21,11 +21,13 @@ use std::borrow::Cow;
 ///
 /// Its bits do not depend on padding, on the number of tokens, experts or threads, nor on the
 /// machine: sums run in the order [`Schedule::Lanes`] of 16 with fused multiply-adds, elementary
-/// functions are plain arithmetic or the `libm` crate.
+/// functions are plain arithmetic or the `libm` crate. [`Cpu::under`] takes any other order.
 #[derive(Debug)]
 pub struct Cpu {
     arch: Arch,
     threads: usize,
+    /// The summation order, where it is not the fast one.
+    schedule: Option<Schedule>,
     scratch: Scratch,
     /// One rank's contribution, [t, h].
     partial: Vec<f32>,
@@ -34,6 +36,9 @@ pub struct Cpu {
     order: Vec<(u32, usize)>,
     routed: Vec<Routed>,
 }
+
+/// The order that is computed fast.
+const OWN: Schedule = Schedule::Lanes(super::dot::LANES);
 
 impl Default for Cpu {
     fn default() -> Self {
@@ -52,11 +57,20 @@ impl Cpu {
         Cpu {
             arch: Arch::new(),
             threads,
+            schedule: None,
             scratch: Scratch::default(),
             partial: Vec::new(),
             input: Vec::new(),
             order: Vec::new(),
             routed: Vec::new(),
+        }
+    }
+
+    /// The subject with another summation order: slow, to see what an order promises.
+    pub fn under(order: Schedule) -> Cpu {
+        Cpu {
+            schedule: Some(order).filter(|&order| order != OWN),
+            ..Cpu::new()
         }
     }
 
@@ -112,7 +126,7 @@ impl Subject for Cpu {
     }
 
     fn schedule(&self) -> Option<Schedule> {
-        Some(Schedule::Lanes(super::dot::LANES))
+        Some(self.schedule.unwrap_or(OWN))
     }
 
     fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
@@ -159,6 +173,7 @@ impl Subject for Cpu {
             sizes,
             x: &x,
             h_scale: inputs.h_scale,
+            order: self.schedule,
         };
 
         let mut values = vec![0.0; sizes.t * sizes.h];
