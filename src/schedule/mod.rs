@@ -3,13 +3,16 @@
 //!
 //! It must not know MoE. Layer 4.
 
+mod describe;
 mod moved;
 mod number;
 mod order;
+mod reveal;
 mod tree;
 mod words;
 
 pub use moved::Moved;
 pub use order::Schedule;
+pub use reveal::{Ask, Probe, RevealError, Revealed, reveal};
 pub use tree::Tree;
 pub use words::UnknownOrder;
