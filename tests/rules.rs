@@ -3,7 +3,9 @@
 
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
+use padproof::plan::{Fit, Parallel, Plan, layers, plan_layer};
 use padproof::rule::{Release, Rules, Status, Verdict};
+use padproof::terms::WeightFormat;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -139,4 +141,72 @@ fn the_newest_release_of_a_stack_is_one() {
             .collect();
         assert!(read.len() <= 1, "{name}: {read:?}");
     }
+}
+
+fn planned(id: &str, name: &str, format: WeightFormat, tp: u64) -> Plan {
+    let model = padproof::model::load(name).expect("built in");
+    let mut part = layers(&model, 1).swap_remove(0);
+    part.weight = format;
+    let rule = Rules::builtin().get(id).expect("shipped");
+    plan_layer(&part, Parallel { tp, ep: 1 }, rule, &[]).expect("sizes that can be planned")
+}
+
+/// facts/upstream-padding.md 1.0: whole blocks to a rank is what the loaders of gpt-oss do.
+#[test]
+fn only_the_loaders_of_gpt_oss_cut_at_whole_blocks() {
+    let other = planned(
+        "sglang.triton_kernels.mxfp4",
+        "Qwen3-30B-A3B",
+        WeightFormat::Mxfp4,
+        16,
+    );
+    assert_eq!((other.fit, other.width), (Fit::Unrepresentable, 48));
+    let own = planned(
+        "sglang.triton_kernels.mxfp4",
+        "gpt-oss-20b",
+        WeightFormat::Mxfp4,
+        8,
+    );
+    assert_eq!((own.fit, own.width), (Fit::Padded, 384));
+}
+
+/// S23: the group is halved until it divides the width: 192 in groups of 64, 96 of 32, 48 not.
+#[test]
+fn a_group_that_is_halved_needs_no_padding() {
+    for (tp, fit) in [(4, Fit::Fits), (8, Fit::Fits), (16, Fit::Unrepresentable)] {
+        let plan = planned(
+            "sglang.moe_wna16.int4",
+            "Qwen3-30B-A3B",
+            WeightFormat::Int4,
+            tp,
+        );
+        assert_eq!(plan.fit, fit, "{tp}: {:?}", plan.violations);
+    }
+}
+
+/// S17: the check at start is left out for aiter alone.
+#[test]
+fn blocks_of_fp8_are_refused_by_every_cuda_backend_of_sglang() {
+    let format = WeightFormat::Fp8Block;
+    for rule in Rules::builtin().iter() {
+        let one = rule.stack == "sglang" && rule.formats.contains(&format);
+        if !one || rule.status != Status::Current || ["aiter", "cpu"].contains(&&*rule.backend) {
+            continue;
+        }
+        let plan = planned(&rule.id, "Qwen3-Next-80B-A3B", format, 8);
+        assert_eq!(plan.fit, Fit::Refused, "{}: 64 is half a block", rule.id);
+    }
+}
+
+/// S10: columns of scales for Hopper are filled to whole blocks of 128 channels (B87 reads beyond).
+#[test]
+fn scales_for_hopper_have_whole_blocks_of_columns() {
+    let plan = planned(
+        "sglang.triton_kernels.mxfp4.sm90",
+        "gpt-oss-20b",
+        WeightFormat::Mxfp4,
+        1,
+    );
+    let scale = plan.w13_scale.expect("mxfp4 has scales");
+    assert_eq!((scale.cols_logical, scale.cols_stored), (90, 92));
 }

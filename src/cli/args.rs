@@ -89,7 +89,7 @@ pub(super) struct PlanArgs {
     /// Only rules of this backend
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
-    /// Only rules of this architecture, as on it: sm90, sm100, gfx950, cpu …
+    /// Only rules of this architecture, as on it: sm90, gfx950, cpu …, or of a family: cuda, rocm
     #[arg(long, value_name = "NAME")]
     pub(super) arch: Option<String>,
     /// Plan for this version of a stack, not the newest that was read; repeatable
@@ -147,7 +147,7 @@ pub(super) struct AuditArgs {
     /// A scheme in place of a rule, in the words of a case line: pad=i128,order=up-gate
     #[arg(long, value_name = "SCHEME", conflicts_with = "rule")]
     pub(super) layout: Option<String>,
-    /// The rule as on this architecture: sm90, sm100, gfx950, cpu …
+    /// The rule as on this architecture: sm90, gfx950, cpu …, or a family: cuda, rocm
     #[arg(long, value_name = "NAME")]
     pub(super) arch: Option<String>,
     /// A rule file to load beside the shipped ones

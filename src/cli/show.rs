@@ -10,9 +10,9 @@ use crate::case::{Case, Scheme};
 use crate::model::Model;
 use crate::plan::{PlanError, plan, plan_under};
 use crate::report::tensors_human;
-use crate::rule::{Granule, Rule, RuleError, Rules};
+use crate::rule::{Condition, Granule, Rule, RuleError, Rules, Sizes, Valid};
 use crate::run::ExitCode;
-use crate::terms::plain;
+use crate::terms::{Activation, plain};
 use std::io::{self, Write};
 
 pub(super) fn show(
@@ -57,15 +57,107 @@ fn granules(granules: &[Granule]) -> String {
     if granules.is_empty() {
         return "not padded".to_owned();
     }
-    let word = |granule: &Granule| {
-        let when = if granule.when == Default::default() {
-            ""
-        } else {
-            " (conditional)"
+    let text = |granule: &Granule| {
+        let mut text = match granule.next.as_slice() {
+            [] => format!("{} {}", granule.align, word(&granule.unit)),
+            sizes => format!("next of {sizes:?}"),
         };
-        format!("{} {:?}{when}", granule.align, granule.unit).to_lowercase()
+        if granule.group {
+            text.push_str(", whole groups");
+        }
+        if granule.when != Condition::default() {
+            text.push_str(&format!(" when {}", conditions(&granule.when)));
+        }
+        text
     };
-    granules.iter().map(word).collect::<Vec<_>>().join(", ")
+    granules
+        .iter()
+        .map(text)
+        .collect::<Vec<_>>()
+        .join("; else ")
+}
+
+/// The word of an enumeration's value, as rule files spell it.
+fn word(value: &impl std::fmt::Debug) -> String {
+    let mut text = String::new();
+    for c in format!("{value:?}").chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.push(c.to_ascii_lowercase());
+    }
+    text
+}
+
+/// A condition in the words of a rule file.
+fn conditions(when: &Condition) -> String {
+    let list = |key: &str, words: Vec<String>| {
+        (!words.is_empty()).then(|| format!("{key} is {}", words.join(" or ")))
+    };
+    let size = |key: &str, how: &str, n: Option<u64>| n.map(|n| format!("{key} {how} {n}"));
+    let flag =
+        |key: &str, on: Option<bool>| on.map(|on| format!("{}{key}", if on { "" } else { "not " }));
+    let texts = |words: &[Activation]| words.iter().map(ToString::to_string).collect();
+    let all = [
+        flag("gated", when.gated),
+        list("activation", texts(&when.activations)),
+        list("activation not", texts(&when.activations_not)),
+        list(
+            "format",
+            when.formats.iter().map(ToString::to_string).collect(),
+        ),
+        flag("bias", when.bias),
+        flag("sharded", when.sharded),
+        flag("spread", when.spread),
+        size("width", ">=", when.width_min),
+        size("width", "<=", when.width_max),
+        size("width", "no multiple of", when.width_not_multiple),
+        size("hidden", ">=", when.hidden_min),
+        size("hidden", "<=", when.hidden_max),
+        size("hidden", "no multiple of", when.hidden_not_multiple),
+        when.env.as_ref().map(|name| format!("{name} is set")),
+        flag("one scale per token", when.per_token),
+        list("arch", when.arch.clone()),
+        when.option.clone(),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    match all.is_empty() {
+        true => "always".to_owned(),
+        false => all.join(", "),
+    }
+}
+
+fn fills(rule: &Rule) -> String {
+    let fill = &rule.fill;
+    format!(
+        "weight {}, scale {}, bias {}, activation {}",
+        word(&fill.weight),
+        word(&fill.scale),
+        word(&fill.bias),
+        word(&fill.activation)
+    )
+}
+
+fn scales(rule: &Rule) -> String {
+    let scale = &rule.scale;
+    let mut text = format!("counted by {}", word(&scale.count));
+    if scale.refine {
+        text.push_str(", repeated on a finer grid where that helps");
+    }
+    if scale.columns > 0 {
+        text.push_str(&format!(", columns to {}", scale.columns));
+    }
+    text
+}
+
+fn told(valid: &Valid) -> String {
+    let unit = |axis: &str, unit: Option<u64>| unit.map(|unit| format!("{axis} by {unit}"));
+    let units = [
+        unit("intermediate", valid.intermediate),
+        unit("hidden", valid.hidden),
+    ];
+    let units: Vec<String> = units.into_iter().flatten().collect();
+    format!("{} ({})", units.join(", "), word(&valid.rounding))
 }
 
 fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
@@ -75,7 +167,11 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     line(out, "stack", format!("{} {}", rule.stack, rule.version))?;
     line(out, "backend", &rule.backend)?;
     line(out, "source", &rule.source)?;
+    line(out, "grade", word(&rule.grade))?;
     line(out, "status", rule.status.name())?;
+    if !rule.arch.is_empty() {
+        line(out, "arch", rule.arch.join(", "))?;
+    }
     for (key, bound) in [("since", &rule.since), ("until", &rule.until)] {
         if let Some(bound) = bound {
             line(out, key, bound.text())?;
@@ -86,7 +182,18 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     }
     line(out, "formats", formats.join(", "))?;
     line(out, "layers", layers.join(", "))?;
+    if !rule.methods.is_empty() {
+        line(out, "methods", rule.methods.join(", "))?;
+    }
+    if rule.when != Condition::default() {
+        line(out, "when", conditions(&rule.when))?;
+    }
+    line(out, "timing", word(&rule.timing))?;
     line(out, "split", rule.split)?;
+    for loader in &rule.loaders {
+        let when = conditions(&loader.when);
+        line(out, "split", format!("{} when {when}", loader.split))?;
+    }
     line(out, "order", rule.order)?;
     line(out, "place", rule.place)?;
     line(out, "storage", rule.storage)?;
@@ -94,9 +201,35 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     line(out, "intermediate", granules(&rule.intermediate))?;
     line(out, "hidden", granules(&rule.hidden))?;
     line(out, "tokens", granules(&rule.tokens))?;
+    for [intermediate, hidden] in &rule.cheapest {
+        let pair = format!("intermediate {intermediate}, hidden {hidden}, if it pads least");
+        line(out, "cheapest", pair)?;
+    }
+    line(out, "pads", fills(rule))?;
+    line(out, "scales", scales(rule))?;
+    if rule.sizes != Sizes::Consistent {
+        line(out, "sizes", word(&rule.sizes))?;
+    }
+    if let Some(stride) = &rule.stride {
+        let more = format!(
+            "{} elements and {} bytes more",
+            stride.elements, stride.bytes
+        );
+        line(out, "stride", format!("{more}, when {} is set", stride.env))?;
+    }
+    for valid in &rule.valid {
+        line(out, "kernel is told", told(valid))?;
+    }
+    if let Some(share) = &rule.w2_bias {
+        line(out, "w2 bias", word(share))?;
+    }
     for refusal in &rule.refuse {
-        let verdict = format!("{:?}", refusal.verdict).to_lowercase();
-        line(out, &verdict, &refusal.why)?;
+        let when = conditions(&refusal.when);
+        line(
+            out,
+            &word(&refusal.verdict),
+            format!("when {when}: {}", refusal.why),
+        )?;
     }
     for limit in &rule.limits {
         let text = format!("at least {}, else {}", limit.tokens_min, limit.why);

@@ -16,6 +16,7 @@ mod methods;
 mod parts;
 mod quant;
 mod router;
+mod schemes;
 
 pub use builtin::builtin;
 pub use error::{ModelError, NotMoe, Said};

@@ -2,7 +2,7 @@
 
 use super::arith::{lcm, padded, product};
 use super::{Effect, Fit, LayerSpec, Parallel, Plan, PlanError, Unit, Violation};
-use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule};
+use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule, family, same_arch};
 use crate::terms::{Bias, Extent, LayerKind, Split};
 
 /// What a condition is, as far as config and command line tell.
@@ -47,6 +47,7 @@ impl Facts<'_> {
         let multiple = |m: Option<u64>, n: u64| m.is_none_or(|m| !n.is_multiple_of(m));
         let told = when.gated.is_none_or(|g| g == layer.activation.gated())
             && (when.activations.is_empty() || when.activations.contains(&layer.activation))
+            && !when.activations_not.contains(&layer.activation)
             && (when.formats.is_empty() || when.formats.contains(&layer.weight))
             && when.bias.is_none_or(|b| b == (layer.bias == Bias::Both))
             && when.sharded.is_none_or(|s| s == (self.shard_ranks > 1))
@@ -65,14 +66,15 @@ impl Facts<'_> {
             return Truth::No;
         }
         let (named, known) = (&when.arch, &self.rule.arch);
-        let arch =
-            if named.is_empty() || (!known.is_empty() && known.iter().all(|a| named.contains(a))) {
-                Truth::Yes
-            } else if !known.is_empty() && !known.iter().any(|a| named.contains(a)) {
-                Truth::No
-            } else {
-                Truth::Open
-            };
+        let inside = |a: &String| named.iter().any(|n| n == a || n == family(a));
+        let near = |a: &String| named.iter().any(|n| same_arch(n, a));
+        let arch = if named.is_empty() || (!known.is_empty() && known.iter().all(inside)) {
+            Truth::Yes
+        } else if !known.is_empty() && !known.iter().any(near) {
+            Truth::No
+        } else {
+            Truth::Open
+        };
         let open = when.per_token.is_some() || when.option.is_some();
         match arch {
             Truth::Yes if open => Truth::Open,
@@ -244,7 +246,8 @@ pub fn unread_version(plan: &mut Plan, rule: &Rule, version: &str) {
         ),
         effect: Effect::Unknown,
     });
-    plan.fit = plan.fit.max(Fit::Unknown);
+    // Whatever the version that was read does, another may not.
+    plan.fit = Fit::Unknown;
 }
 
 /// An open fact that would give an axis another size.

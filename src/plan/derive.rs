@@ -12,8 +12,8 @@ use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, U
 use crate::rule::{PadValue, Rule};
 use crate::terms::{Extent, LayerKind, Numerics};
 
-/// Ranks above this are refused before anything is allocated per rank.
-const RANKS_MAX: u64 = 1 << 16;
+/// Most ranks that are planned: more are refused before anything is allocated per rank.
+pub const RANKS_MAX: u64 = 1 << 16;
 /// Logical sizes above this are refused (elements).
 const SIZE_MAX: u64 = 1 << 40;
 /// The smallest block a refined scale grid may have, in elements (facts/upstream-padding.md 1.3 V9).
@@ -307,7 +307,10 @@ fn overhead(plan: &Plan, ranks: u64) -> Result<u64, PlanError> {
         &[ranks, plan.width_padded, plan.hidden_padded],
     )?;
     let logical = product("weight elements", &[plan.dims.i, plan.dims.h])?;
-    let extra = u128::from(held.saturating_sub(logical)) * 1_000_000 / u128::from(logical);
+    let logical = u128::from(logical);
+    let extra = u128::from(held).saturating_sub(logical) * 1_000_000;
+    // To the nearest millionth.
+    let extra = (extra + logical / 2) / logical;
     Ok(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
@@ -367,7 +370,7 @@ mod tests {
                 (p.fit, p.width, p.width_padded, p.w13_rows),
                 (Fit::Padded, 961, 976, rows)
             );
-            assert_eq!(p.overhead_millionths, 15_608); // 15/961
+            assert_eq!(p.overhead_millionths, 15_609); // 15/961, rounded
             assert_eq!(p.tensors[1].shape, [8, 4096, 976]);
         }
         let before = planned(

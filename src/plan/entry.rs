@@ -83,7 +83,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
     Ok(Rule {
         id: "spelled".to_owned(),
         stack: "spelled".to_owned(),
-        version: String::new(),
+        version: "as spelled".to_owned(),
         since: None,
         until: None,
         backend: "spelled".to_owned(),

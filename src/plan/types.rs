@@ -380,3 +380,11 @@ pub struct Plan {
     /// Everything that is wrong or worth knowing.
     pub violations: Vec<Violation>,
 }
+
+impl Plan {
+    /// What decides the verdict, and else the first thing worth knowing.
+    pub fn reason(&self) -> Option<&Violation> {
+        // The first of the gravest: `max_by_key` gives the last.
+        self.violations.iter().rev().max_by_key(|v| v.effect)
+    }
+}

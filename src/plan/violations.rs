@@ -3,7 +3,7 @@
 use super::conditions::{Facts, Truth};
 use super::scales::Straddle;
 use super::split::Cut;
-use super::{Effect, Plan, Unit, Violation};
+use super::{Effect, Plan, ScalePlan, Unit, Violation};
 use crate::rule::{BiasShare, Count, PadValue, Verdict};
 use crate::terms::{Bias, Extent, Place, WeightFormat};
 
@@ -122,11 +122,15 @@ impl Facts<'_> {
                 effect: Effect::Wrong,
             });
         }
-        for (axis, size) in [
-            ("intermediate", plan.width_padded),
-            ("hidden", plan.hidden_padded),
+        // The grid that is kept on the ranks, which may be finer than the format's own.
+        let kept = |scale: Option<ScalePlan>| match group_needed(self.layer.weight) {
+            1 => 1,
+            own => scale.map_or(own, |s| s.col_block.max(1)),
+        };
+        for (axis, size, group) in [
+            ("intermediate", plan.width_padded, kept(plan.w2_scale)),
+            ("hidden", plan.hidden_padded, kept(plan.w13_scale)),
         ] {
-            let group = group_needed(self.layer.weight);
             if size % group != 0 {
                 found.push(Violation {
                     code: "PP104",

@@ -42,9 +42,18 @@ pub(super) fn held_against(survey: &Survey) -> Vec<String> {
 pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     let advice = &survey.advice;
     if advice.rules.is_empty() {
+        for text in &advice.unchecked {
+            writeln!(out, "\n{text}")?;
+        }
         return Ok(());
     }
-    writeln!(out, "\ntp without padding, routed experts")?;
+    match survey.parallel.ep {
+        1 => writeln!(out, "\ntp without padding, of all parts that a rule is for")?,
+        ep => writeln!(
+            out,
+            "\ntp without padding, of all parts that a rule is for, at ep {ep} or as many groups as divide it"
+        )?,
+    }
     let lists = advice
         .rules
         .iter()
@@ -122,6 +131,7 @@ pub(super) fn ways(one: &RuleAdvice) -> Vec<String> {
 fn way(way: &Instead) -> String {
     let size = way.size.unwrap_or(way.width_padded);
     let what = match way.way {
+        Way::Tp if way.ep > 1 => format!("tp {}, ep {}", way.tp, way.ep),
         Way::Tp => format!("tp {}", way.tp),
         Way::Ep if way.beside => format!("ep {} (shared and dense parts stay cut by tp)", way.ep),
         Way::Ep => format!("ep {}", way.ep),

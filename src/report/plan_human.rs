@@ -44,10 +44,7 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     for one in &survey.plans {
         findings(&one.plan, one.wrong.as_deref(), width, out)?;
     }
-    let first = survey
-        .plans
-        .iter()
-        .find_map(|one| one.plan.violations.first());
+    let first = survey.plans.iter().find_map(|one| one.plan.reason());
     if let Some(found) = first {
         writeln!(out, "\nwhat a code means: padproof explain {}", found.code)?;
     }
@@ -89,13 +86,7 @@ fn label(one: &Surveyed) -> String {
 
 fn rows(plans: &[Surveyed], width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     const HEADERS: [&str; 7] = [
-        "rule",
-        "layer",
-        "verdict",
-        "width",
-        "hidden",
-        "overhead",
-        "first finding",
+        "rule", "layer", "verdict", "width", "hidden", "overhead", "finding",
     ];
     let row = |one: &Surveyed| {
         let plan = &one.plan;
@@ -106,7 +97,7 @@ fn rows(plans: &[Surveyed], width: Option<usize>, out: &mut dyn Write) -> io::Re
             shares::width(plan),
             change(plan.dims.h, plan.hidden_padded),
             percent(plan.overhead_millionths),
-            plan.violations.first().map_or(String::new(), short),
+            plan.reason().map_or(String::new(), short),
         ]
     };
     let rows: Vec<Vec<String>> = plans.iter().map(row).collect();

@@ -4,7 +4,8 @@
 
 use super::condition::{Condition, Granule};
 use super::record::{Rule, Timing};
-use crate::terms::Split;
+use super::version::Bound;
+use crate::terms::{LayerKind, Split};
 use std::collections::HashSet;
 
 /// The largest granule accepted, in its unit: far above any kernel's.
@@ -31,6 +32,21 @@ pub(super) fn check<'a>(
     }
     if rule.layers.is_empty() {
         return Err(("layers", "names no layer kind".to_owned()));
+    }
+    for (key, text) in [("version", &rule.version), ("source", &rule.source)] {
+        if text.trim().is_empty() {
+            return Err((key, "is empty".to_owned()));
+        }
+    }
+    if rule.layers.contains(&LayerKind::Draft) {
+        let why = "names draft, which follows the rules of routed";
+        return Err(("layers", why.to_owned()));
+    }
+    if let (Some(Bound::Release(_, since)), Some(Bound::Release(_, until))) =
+        (&rule.since, &rule.until)
+        && since >= until
+    {
+        return Err(("until", "is not after `since`".to_owned()));
     }
     let axes: [(&'static str, &[Granule]); 3] = [
         ("intermediate", &rule.intermediate),
@@ -67,6 +83,9 @@ pub(super) fn check<'a>(
     if let Some(stride) = &rule.stride {
         if stride.row_bytes_multiple == Some(0) {
             return Err(("stride", "tests a multiple of 0".to_owned()));
+        }
+        if stride.elements == 0 && stride.bytes == 0 {
+            return Err(("stride", "adds nothing".to_owned()));
         }
         if stride.elements > ALIGN_MAX || stride.bytes > ALIGN_MAX {
             return Err(("stride", format!("adds more than {ALIGN_MAX}")));
@@ -114,6 +133,11 @@ fn axis(granule: &Granule, hidden: bool) -> Result<(), String> {
 fn condition(when: &Condition) -> Result<(), String> {
     if when.width_not_multiple == Some(0) || when.hidden_not_multiple == Some(0) {
         return Err("tests a multiple of 0".to_owned());
+    }
+    let empty =
+        |min: Option<u64>, max: Option<u64>| min.zip(max).is_some_and(|(min, max)| min > max);
+    if empty(when.width_min, when.width_max) || empty(when.hidden_min, when.hidden_max) {
+        return Err("holds for no size: the least is above the greatest".to_owned());
     }
     Ok(())
 }

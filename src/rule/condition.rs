@@ -22,6 +22,8 @@ pub struct Condition {
     pub gated: Option<bool>,
     /// One of these activations.
     pub activations: Vec<Activation>,
+    /// None of these activations.
+    pub activations_not: Vec<Activation>,
     /// One of these weight formats.
     pub formats: Vec<WeightFormat>,
     /// The projections carry biases, or not.
@@ -50,6 +52,20 @@ pub struct Condition {
     pub arch: Vec<String>,
     /// A choice made at run time, in words that complete "if".
     pub option: Option<String>,
+}
+
+/// The makers' word for an architecture: `cuda` for sm90, `rocm` for gfx950, else the word itself.
+pub fn family(arch: &str) -> &str {
+    match arch {
+        cuda if cuda.starts_with("sm") => "cuda",
+        rocm if rocm.starts_with("gfx") => "rocm",
+        other => other,
+    }
+}
+
+/// Whether one of two words for an architecture is the other, or its family.
+pub fn same_arch(one: &str, other: &str) -> bool {
+    one == other || family(one) == other || one == family(other)
 }
 
 impl Condition {

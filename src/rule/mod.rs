@@ -8,7 +8,7 @@ mod record;
 mod set;
 mod version;
 
-pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict};
+pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch};
 pub use record::{
     Auto, BiasShare, Count, Fills, Grade, Loader, PadValue, Replicas, Rounding, Rule, ScaleRule,
     Sizes, Stack, Status, Stride, Timing, Valid,

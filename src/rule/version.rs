@@ -117,9 +117,16 @@ pub(super) fn held(read: &str, since: Option<&Bound>, until: Option<&Bound>, ask
     if same {
         return Held::Yes;
     }
-    let Some(asked) = asked_release else {
-        return Held::Unread;
+    let Some(release) = asked_release else {
+        // A change is compared with the ends of the range by its words alone.
+        let named = |end: Option<&Bound>| end.is_some_and(|bound| bound.text() == asked);
+        return match (named(since), named(until)) {
+            (true, _) => Held::Yes,
+            (_, true) => Held::No,
+            _ => Held::Unread,
+        };
     };
+    let asked = release;
     let (from, to) = (
         since.and_then(Bound::release),
         until.and_then(Bound::release),

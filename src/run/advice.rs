@@ -4,22 +4,17 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::candidates::on_arch;
+use super::degrees::{limits, unchecked, usable};
 use super::{Query, Surveyed};
 use crate::model::Model;
-use crate::plan::{ADVICE_TP_MAX, Fit, LayerSpec, Parallel, Plan, REFINE_MIN, layers, plan_layer};
-use crate::rule::{Rule, Rules, Status};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN, layers, plan_layer};
+use crate::rule::{Rule, Rules, Status, same_arch};
 use crate::terms::{Extent, LayerKind, Split, WeightFormat};
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// Vocabularies are rounded up to a multiple of this before they are cut (vLLM's default; SGLang's
-/// is the same).
-const VOCABULARY_GRANULE: u64 = 64;
 /// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
 const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
-/// Degrees that are named where the heads, which bound them, are not recorded: powers of two, and
-/// three times one.
-const COMMON: [u64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A kind of way around a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -89,7 +84,7 @@ pub struct Instead {
 pub struct RuleAdvice {
     /// The rule.
     pub rule: String,
-    /// Its verdict on the ranks asked about.
+    /// The worst verdict on the ranks asked about of the parts it is for.
     pub verdict: Fit,
     /// Usable degrees that need no padding.
     pub aligned: Vec<u64>,
@@ -113,6 +108,14 @@ pub struct Advice {
 }
 
 impl Advice {
+    /// None, and why.
+    pub(super) fn none(why: String) -> Self {
+        Advice {
+            unchecked: vec![why],
+            ..Advice::default()
+        }
+    }
+
     /// About every current rule of the routed layer among `plans`.
     pub(super) fn of<'p>(
         model: &Model,
@@ -157,58 +160,6 @@ impl Advice {
     }
 }
 
-/// Degrees that the model's other parts take: query heads cut equally, key-value heads cut
-/// equally or repeated, the vocabulary after rounding. Where the heads are not recorded, only
-/// common degrees.
-pub fn usable(model: &Model) -> Vec<u64> {
-    let heads = |tp: u64| model.attention_heads.is_none_or(|n| n.is_multiple_of(tp));
-    let kv = |tp: u64| {
-        let fits = |n: u64| n.is_multiple_of(tp) || (n > 0 && tp.is_multiple_of(n));
-        model.kv_heads.is_none_or(fits)
-    };
-    let words = |tp: u64| {
-        let padded = |n: u64| {
-            n.div_ceil(VOCABULARY_GRANULE)
-                .saturating_mul(VOCABULARY_GRANULE)
-        };
-        model.vocab.is_none_or(|n| padded(n).is_multiple_of(tp))
-    };
-    let common = |tp: u64| model.attention_heads.is_some() || COMMON.contains(&tp);
-    let takes = |tp: &u64| heads(*tp) && kv(*tp) && words(*tp) && common(*tp);
-    (1..=ADVICE_TP_MAX).filter(takes).collect()
-}
-
-fn limits(model: &Model) -> Vec<String> {
-    let parts = [
-        ("attention heads", model.attention_heads),
-        ("key-value heads", model.kv_heads),
-        ("words of vocabulary", model.vocab),
-    ];
-    let known = parts
-        .iter()
-        .filter_map(|(what, n)| n.map(|n| format!("{n} {what}")));
-    known.collect()
-}
-
-fn unchecked(model: &Model) -> Vec<String> {
-    let heads = match (model.attention_heads, model.kv_heads) {
-        (None, None) => Some("head counts not recorded: not checked"),
-        (None, Some(_)) => Some("number of attention heads not recorded: not checked"),
-        (Some(_), None) => Some("number of key-value heads not recorded: not checked"),
-        (Some(_), Some(_)) => None,
-    };
-    let common = model
-        .attention_heads
-        .is_none()
-        .then_some("so of degrees only powers of two, and three times one, are named");
-    let words = model
-        .vocab
-        .is_none()
-        .then_some("size of vocabulary not recorded: not checked");
-    let clauses = [heads, common, words].into_iter().flatten();
-    clauses.map(str::to_owned).collect()
-}
-
 /// Another rule's plan on the same ranks, and the rule as it is asked about.
 type Other<'a> = (&'a Surveyed, Cow<'a, Rule>);
 
@@ -228,34 +179,34 @@ impl About<'_> {
         plan_layer(self.part, parallel, self.rule, self.env).ok()
     }
 
-    /// Whether the parts beside the routed experts that a rule is for run on these ranks.
-    fn rest_runs(&self, rule: &Rule, parallel: Parallel) -> bool {
+    /// The worst verdict of the parts beside the routed experts that a rule is for.
+    fn rest(&self, rule: &Rule, parallel: Parallel) -> Fit {
         let concerned = |part: &&LayerSpec| {
             rule.layers.contains(&part.kind.follows()) && rule.formats.contains(&part.weight)
         };
-        let runs = |part: &LayerSpec| {
-            plan_layer(part, parallel, rule, self.env).is_ok_and(|plan| plan.fit < Fit::Refused)
+        let fit = |part: &LayerSpec| {
+            plan_layer(part, parallel, rule, self.env).map_or(Fit::Refused, |plan| plan.fit)
         };
-        self.rest.iter().filter(concerned).all(runs)
+        let fits = self.rest.iter().filter(concerned).map(fit);
+        fits.max().unwrap_or(Fit::Fits)
+    }
+
+    /// Whether those parts run on these ranks.
+    fn rest_runs(&self, rule: &Rule, parallel: Parallel) -> bool {
+        self.rest(rule, parallel) < Fit::Refused
     }
 
     fn advice(&self, plan: &Plan, usable: &[u64], others: &[Other<'_>]) -> RuleAdvice {
-        let ep = self.parallel.ep.max(1);
-        let tried = usable.iter().filter(|tp| tp.is_multiple_of(ep));
-        let plans: Vec<Plan> = tried
-            .filter_map(|&tp| {
-                self.plan(Parallel {
-                    tp,
-                    ..self.parallel
-                })
-            })
-            .collect();
+        let tried = usable.iter().map(|&tp| self.ranks(tp));
+        let plans: Vec<Plan> = tried.filter_map(|ranks| self.plan(ranks)).collect();
+        let rest = self.rest(self.rule, self.parallel);
+        let rest_fails = rest >= Fit::Refused;
         let fits = |plan: &&Plan| plan.fit == Fit::Fits && self.rest_runs(self.rule, plan.parallel);
         let aligned: Vec<u64> = plans.iter().filter(fits).map(|p| p.parallel.tp).collect();
         let padded = |other: &&Plan| {
             other.fit == Fit::Padded
                 && other.parallel.tp > 1
-                && better(other, plan)
+                && (better(other, plan) || rest_fails)
                 && self.rest_runs(self.rule, other.parallel)
         };
         let cheapest = plans
@@ -264,16 +215,31 @@ impl About<'_> {
             .min_by_key(|p| (p.overhead_millionths, std::cmp::Reverse(p.parallel.tp)))
             .map(|plan| self.instead(Way::Tp, plan));
         let instead = match plan.fit {
+            // Nothing but other ranks changes what the other parts get.
+            Fit::Fits if rest_fails => self.degrees(&aligned),
             Fit::Fits => Vec::new(),
             _ => self.ways(plan, &aligned, others),
         };
         RuleAdvice {
             rule: self.rule.id.clone(),
-            verdict: plan.fit,
+            verdict: if rest_fails {
+                plan.fit.max(rest)
+            } else {
+                plan.fit
+            },
             aligned,
             cheapest,
             instead,
         }
+    }
+
+    /// As many ranks in as many groups of experts as were asked for, or as divide them.
+    fn ranks(&self, tp: u64) -> Parallel {
+        let mut ep = self.parallel.ep.clamp(1, tp.max(1));
+        while !tp.is_multiple_of(ep) || !self.part.experts.is_multiple_of(ep) {
+            ep -= 1;
+        }
+        Parallel { tp, ep }
     }
 
     fn instead(&self, way: Way, plan: &Plan) -> Instead {
@@ -308,19 +274,9 @@ impl About<'_> {
     }
 
     fn ways(&self, plan: &Plan, aligned: &[u64], others: &[Other<'_>]) -> Vec<Instead> {
-        let mut all = Vec::new();
-        let asked = self.parallel.tp;
-        let below = aligned.iter().rev().find(|tp| **tp < asked);
-        let above = aligned.iter().find(|tp| **tp > asked);
-        for tp in below.into_iter().chain(above) {
-            let other = self.plan(Parallel {
-                tp: *tp,
-                ..self.parallel
-            });
-            all.extend(other.map(|plan| self.instead(Way::Tp, &plan)));
-        }
+        let mut all = self.degrees(aligned);
         all.extend(self.expert_parallel(plan));
-        all.extend(self.backend(plan, others));
+        all.extend(self.backends(plan, others));
         all.extend(self.finer_scales(plan));
         let offline = self.pad_offline(plan);
         let straddles = plan
@@ -339,6 +295,16 @@ impl About<'_> {
         all
     }
 
+    /// The next degrees below and above that need no padding.
+    fn degrees(&self, aligned: &[u64]) -> Vec<Instead> {
+        let asked = self.parallel.tp;
+        let below = aligned.iter().rev().find(|tp| **tp < asked);
+        let above = aligned.iter().find(|tp| **tp > asked);
+        let plans = below.into_iter().chain(above);
+        let plans = plans.filter_map(|tp| self.plan(self.ranks(*tp)));
+        plans.map(|plan| self.instead(Way::Tp, &plan)).collect()
+    }
+
     /// The fewest groups of experts that need no padding, else those that pad least.
     fn expert_parallel(&self, plan: &Plan) -> Option<Instead> {
         let Parallel { tp, ep } = self.parallel;
@@ -351,19 +317,32 @@ impl About<'_> {
             .map(|other| self.instead(Way::Ep, &other))
     }
 
-    /// The best other rule on the same ranks, of the same stack if it is as good.
-    fn backend(&self, plan: &Plan, others: &[Other<'_>]) -> Option<Instead> {
-        let foreign = |id: &str| !id.starts_with(&format!("{}.", self.rule.stack));
-        others
-            .iter()
-            .filter(|(one, rule)| {
-                one.plan.rule != plan.rule
-                    && better(&one.plan, plan)
-                    && self.rest_runs(rule, self.parallel)
-            })
-            .map(|(one, _)| &one.plan)
-            .min_by_key(|o| (o.fit, o.overhead_millionths, foreign(&o.rule)))
-            .map(|other| self.instead(Way::Backend, other))
+    /// The best other rule of the stack on the same ranks and a device that both are for; and of
+    /// the other stacks, where that is better still.
+    fn backends(&self, plan: &Plan, others: &[Other<'_>]) -> Vec<Instead> {
+        let key = |plan: &Plan| (plan.fit, plan.overhead_millionths);
+        let device = |rule: &Rule| {
+            let (ours, theirs) = (&self.rule.arch, &rule.arch);
+            let shared = ours.iter().any(|a| theirs.iter().any(|b| same_arch(a, b)));
+            ours.is_empty() || theirs.is_empty() || shared
+        };
+        let best = |own: bool| {
+            others
+                .iter()
+                .filter(|(one, rule)| {
+                    (rule.stack == self.rule.stack) == own
+                        && one.plan.rule != plan.rule
+                        && better(&one.plan, plan)
+                        && device(rule)
+                        && self.rest_runs(rule, self.parallel)
+                })
+                .map(|(one, _)| &one.plan)
+                .min_by_key(|other| key(other))
+        };
+        let (own, other) = (best(true), best(false));
+        let other = other.filter(|o| own.is_none_or(|own| key(o) < key(own)));
+        let instead = |plan| self.instead(Way::Backend, plan);
+        own.into_iter().chain(other).map(instead).collect()
     }
 
     /// The checkpoint's scales repeated on the finest grid that a shard's start asks for.
@@ -439,9 +418,13 @@ impl About<'_> {
             if padded.fit != Fit::Fits || intermediate <= self.part.intermediate {
                 continue;
             }
-            let extra = u128::from(intermediate - self.part.intermediate) * 1_000_000
-                / u128::from(self.part.intermediate);
-            let extra = u64::try_from(extra).unwrap_or(u64::MAX);
+            let whole = u128::from(self.part.intermediate);
+            let extra = u128::from(intermediate - self.part.intermediate) * 1_000_000;
+            let extra = u64::try_from((extra + whole / 2) / whole).unwrap_or(u64::MAX);
+            if plan.fit == Fit::Padded && extra >= plan.overhead_millionths {
+                // The loader pads as little, without a new checkpoint.
+                return None;
+            }
             let way = self.instead(Way::PadOffline, &padded);
             return Some(Instead {
                 width: plan.width,

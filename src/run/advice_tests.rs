@@ -1,10 +1,10 @@
 //! What is advised, against the reports.
 
 use super::advice::share;
-use super::{Instead, Query, Survey, Way, survey, usable};
+use super::{Instead, Query, Survey, Way, survey, survey_replicas, usable};
 use crate::plan::{Fit, Parallel};
-use crate::rule::Rules;
-use crate::terms::WeightFormat;
+use crate::rule::{Rules, same_arch};
+use crate::terms::{LayerKind, WeightFormat};
 
 fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
     let mut model = crate::model::load(name).unwrap();
@@ -47,6 +47,65 @@ fn vocabularies_are_rounded_before_they_are_cut() {
     model.kv_heads = Some(2);
     model.attention_heads = Some(48);
     assert_eq!(usable(&model), [1, 2, 4, 8, 16]);
+}
+
+/// facts/reports.md B08: shared experts of 512 stay cut by 8 ranks, into halves of blocks.
+#[test]
+fn a_refused_shared_layer_is_told_the_ranks_that_take_it() {
+    let mut model = crate::model::load("DeepSeek-V3").unwrap();
+    (model.intermediate, model.shared, model.dense) = (512, Some(512), None);
+    let query = Query {
+        rule: Some("sglang.triton.fp8-block"),
+        advice: true,
+        ..Query::of(Parallel { tp: 8, ep: 8 })
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let routed = found
+        .plans
+        .iter()
+        .find(|p| p.plan.layer == LayerKind::Routed);
+    assert_eq!(routed.map(|p| p.plan.fit), Some(Fit::Fits));
+    assert_eq!(found.advice.rules[0].verdict, Fit::Refused);
+    let tp = way(&found, Way::Tp).unwrap();
+    assert_eq!((tp.tp, tp.ep, tp.verdict), (4, 4, Fit::Fits));
+}
+
+#[test]
+fn replicas_get_no_advice_and_are_told_so() {
+    let model = crate::model::load("Qwen3-30B-A3B").unwrap();
+    let query = Query {
+        advice: true,
+        ..Query::of(Parallel { tp: 8, ep: 1 })
+    };
+    let found = survey_replicas(&model, Rules::builtin(), &query, 2).unwrap();
+    assert!(found.advice.rules.is_empty() && found.advice.unchecked[0].contains("2 replicas"));
+    let most = survey_replicas(&model, Rules::builtin(), &query, 70_000).unwrap_err();
+    assert!(most.to_string().starts_with("dp=70000: "), "{most}");
+}
+
+/// A rule of another device is no way out.
+#[test]
+fn backends_for_other_devices_are_not_advised() {
+    for name in ["Nemotron-3-Super-120B-A12B", "Qwen3-235B-A22B", "GLM-4.7"] {
+        let model = crate::model::load(name).unwrap();
+        for tp in [7, 8] {
+            let query = Query {
+                advice: true,
+                ..Query::of(Parallel { tp, ep: 1 })
+            };
+            let found = survey(&model, Rules::builtin(), &query).unwrap();
+            for one in &found.advice.rules {
+                let arch = |id: &str| &Rules::builtin().get(id).unwrap().arch;
+                let others = one.instead.iter().filter(|i| i.way == Way::Backend);
+                for other in others {
+                    let (ours, theirs) = (arch(&one.rule), arch(&other.rule));
+                    let same = |a: &String| theirs.iter().any(|b| same_arch(a, b));
+                    let possible = ours.is_empty() || theirs.is_empty() || ours.iter().any(same);
+                    assert!(possible, "{}: {}", one.rule, other.rule);
+                }
+            }
+        }
+    }
 }
 
 /// facts/reports.md B06: 1536 over 8 in blocks of 128: TP 4, EP, or a grid of 64.

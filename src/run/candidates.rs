@@ -5,7 +5,7 @@
 use super::survey::{Query, SurveyError};
 use crate::model::Model;
 use crate::plan::{LayerSpec, Parallel, concerns, replicated};
-use crate::rule::{Held, Rule, Rules, Status};
+use crate::rule::{Held, Rule, Rules, Status, family, same_arch};
 use crate::terms::did_you_mean;
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ pub(super) fn candidates<'q>(
     }
     if let Some(given) = query.arch {
         let all = rules.iter().flat_map(|r| r.arch.iter());
-        let known = distinct(all.map(String::as_str));
+        let known = distinct(all.flat_map(|arch| [arch.as_str(), family(arch)]));
         if !known.contains(&given) {
             return Err(SurveyError::Arch {
                 given: given.to_owned(),
@@ -56,7 +56,9 @@ pub(super) fn candidates<'q>(
             backend: backend.to_owned(),
         });
     }
-    let on = |rule: &Rule, arch: &str| rule.arch.is_empty() || rule.arch.iter().any(|a| a == arch);
+    let on = |rule: &Rule, arch: &str| {
+        rule.arch.is_empty() || rule.arch.iter().any(|a| same_arch(a, arch))
+    };
     found.retain(|rule| query.arch.is_none_or(|arch| on(rule, arch)));
     if let (true, Some(rule), Some(arch)) = (found.is_empty(), query.rule, query.arch) {
         return Err(SurveyError::DisjointArch {
@@ -64,7 +66,20 @@ pub(super) fn candidates<'q>(
             arch: arch.to_owned(),
         });
     }
-    found.retain(|rule| query.all || rule.status == Status::Current || !query.versions.is_empty());
+    // What a later change replaced is for those who ask for it.
+    let replaced = |rule: &Rule| {
+        let by = |later: &Rule| {
+            later.status == Status::Current
+                && (&later.stack, &later.backend) == (&rule.stack, &rule.backend)
+                && later.since == rule.until
+                && later.formats.iter().any(|f| rule.formats.contains(f))
+        };
+        rule.until.is_some() && rules.iter().any(by)
+    };
+    found.retain(|rule| {
+        let newest = rule.status == Status::Current && !replaced(rule);
+        query.all || newest || !query.versions.is_empty()
+    });
     found.sort_by_key(|rule| rule.status);
     Ok(found)
 }
@@ -84,15 +99,18 @@ pub(super) fn at_versions<'q>(
     let stacks = distinct(found.iter().map(|r| r.stack.as_str()));
     let mut asked: Vec<(&str, &str)> = Vec::new();
     for one in query.versions {
+        let stack = match (one.stack.as_deref(), stacks.as_slice()) {
+            (Some(stack), all) => all.contains(&stack).then_some(stack),
+            (None, [only]) => Some(*only),
+            (None, _) => None,
+        };
+        let twice = stack.is_some_and(|stack| asked.iter().any(|(known, _)| *known == stack));
+        if let (Some(stack), false) = (stack, twice) {
+            asked.push((stack, &one.version));
+            continue;
+        }
         let why = match (one.stack.as_deref(), stacks.as_slice()) {
-            (Some(stack), all) if all.contains(&stack) => {
-                asked.push((stack, &one.version));
-                continue;
-            }
-            (None, [only]) => {
-                asked.push((only, &one.version));
-                continue;
-            }
+            _ if twice => "a version of this stack was asked for already".to_owned(),
             (Some(stack), all) => {
                 format!("no chosen rule is of {stack}{}", did_you_mean(stack, all))
             }
@@ -136,7 +154,8 @@ pub(super) fn at_versions<'q>(
 /// The rule as it is on one architecture.
 pub fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
     match arch {
-        Some(arch) if rule.arch != [arch] => {
+        // A rule for two of a family's architectures is not for the whole family.
+        Some(arch) if !rule.arch.iter().any(|a| family(a) == arch) && rule.arch != [arch] => {
             let mut narrowed = rule.clone();
             narrowed.arch = vec![arch.to_owned()];
             Cow::Owned(narrowed)

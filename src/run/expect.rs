@@ -73,7 +73,7 @@ fn own_rules(entry: &PlanEntry, model: &Model) -> Result<Option<Rules>, String> 
             };
             let mut rule = spelled_rule(spec, weight).map_err(|e| e.to_string())?;
             rule.scale.refine = refine.unwrap_or(rule.scale.refine);
-            rule.layers = LayerKind::ALL.to_vec();
+            rule.layers = vec![LayerKind::Routed, LayerKind::Shared, LayerKind::Dense];
             rule
         }
     };

@@ -6,7 +6,7 @@ use super::Advice;
 use super::candidates::{Choice, at_versions, candidates, chosen, on_arch, uncovered};
 use crate::model::Model;
 use crate::plan::{
-    Effect, Fit, LayerSpec, Parallel, Plan, PlanError, aligned_tp, layers, plan_layer,
+    Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RANKS_MAX, aligned_tp, layers, plan_layer,
     unread_replicas, unread_version,
 };
 use crate::rule::{Rule, RuleError, Rules, Sizes, Status, Verdict};
@@ -201,6 +201,16 @@ pub enum SurveyError {
         /// Why.
         source: PlanError,
     },
+    /// More ranks than are planned for.
+    #[error(
+        "dp={dp}: with tp={tp} that is more ranks than padproof plans for (at most {RANKS_MAX})"
+    )]
+    Replicas {
+        /// Replicas.
+        dp: u64,
+        /// Ranks of one.
+        tp: u64,
+    },
 }
 
 /// Plans every layer of the model under every rule that the query and the layer's format choose.
@@ -226,6 +236,17 @@ pub fn survey_replicas<'q>(
     query: &Query<'q>,
     dp: u64,
 ) -> Result<Survey, SurveyError> {
+    if query
+        .parallel
+        .tp
+        .checked_mul(dp)
+        .is_none_or(|n| n > RANKS_MAX)
+    {
+        return Err(SurveyError::Replicas {
+            dp,
+            tp: query.parallel.tp,
+        });
+    }
     let candidates = at_versions(candidates(rules, query)?, query)?;
     let parts: Vec<LayerSpec> = layers(model, query.tokens)
         .into_iter()
@@ -247,6 +268,7 @@ pub fn survey_replicas<'q>(
         not_judged: Vec::new(),
         named_fails: false,
     };
+    let mut judged: Vec<&str> = Vec::new();
     for part in &parts {
         let choices = chosen(&candidates, &parts, part, model, query, rules, dp);
         if choices.is_empty() {
@@ -255,6 +277,13 @@ pub fn survey_replicas<'q>(
                 rule: None,
                 why: uncovered(&candidates, part, model, query),
             });
+        }
+        if part.kind == LayerKind::Routed {
+            judged = choices.iter().map(|c| c.rule.stack.as_str()).collect();
+        } else if !choices.is_empty() {
+            survey
+                .not_judged
+                .extend(silent(&judged, &choices, part.kind));
         }
         for Choice {
             rule,
@@ -307,11 +336,30 @@ pub fn survey_replicas<'q>(
             why: first.why.clone(),
         });
     }
-    // Advice is about ranks; with replicas they mean something else to each stack.
-    if query.advice && dp == 1 {
-        survey.advice = Advice::of(model, &survey.plans, rules, query);
+    if query.advice {
+        survey.advice = match dp {
+            1 => Advice::of(model, &survey.plans, rules, query),
+            _ => Advice::none(format!(
+                "no advice with {dp} replicas: ranks mean something else to each stack"
+            )),
+        };
     }
+    // A backend that was asked for and that takes nothing does not run the model either.
+    survey.named_fails |= query.backend.is_some() && survey.plans.is_empty();
     Ok(survey)
+}
+
+/// Stacks that have a rule for the routed experts and none for another part.
+fn silent(judged: &[&str], choices: &[Choice<'_>], layer: LayerKind) -> Option<NotJudged> {
+    let mut stacks: Vec<&str> = judged.to_vec();
+    stacks.sort_unstable();
+    stacks.dedup();
+    stacks.retain(|stack| choices.iter().all(|choice| choice.rule.stack != *stack));
+    (!stacks.is_empty()).then(|| NotJudged {
+        layer,
+        rule: None,
+        why: format!("no rule of {} covers the {layer} layer", stacks.join(", ")),
+    })
 }
 
 /// A rule whose ranks do not divide into the groups of experts asked for.

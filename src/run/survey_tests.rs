@@ -177,3 +177,90 @@ fn what_is_known_wrong_is_told_of_models_that_it_concerns() {
     assert!(wrong(Activation::Swiglu, 1600));
     assert!(!wrong(Activation::Relu2, 1600));
 }
+
+/// One rule of one stack is no word about the others.
+#[test]
+fn stacks_without_a_rule_for_a_part_are_named() {
+    let mut model = crate::model::load("DeepSeek-V3").unwrap();
+    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Bf16);
+    let found = survey(&model, Rules::builtin(), &ask(None, None)).unwrap();
+    let shared = |why: &&String| why.ends_with("covers the shared layer");
+    let why: Vec<&String> = found.not_judged.iter().map(|n| &n.why).collect();
+    let said = why.into_iter().find(shared).expect("stacks are silent");
+    assert!(said.contains("vllm") && !said.contains("sglang"));
+}
+
+#[test]
+fn a_backend_that_takes_nothing_is_no_success() {
+    let none = Query {
+        backend: Some("triton_kernels"),
+        ..ask(None, None)
+    };
+    let found = survey(&model(), Rules::builtin(), &none).unwrap();
+    assert!(found.plans.is_empty() && found.named_fails);
+}
+
+fn at(stack: &str, version: &str) -> StackVersion {
+    StackVersion {
+        stack: Some(stack.to_owned()),
+        version: version.to_owned(),
+    }
+}
+
+#[test]
+fn what_was_not_read_gets_no_verdict() {
+    let mut narrow = model();
+    narrow.activation = crate::terms::Activation::Relu2;
+    let versions = [at("sglang", "0.4.0")];
+    let old = Query {
+        versions: &versions,
+        ..ask(Some("sglang.aiter.fp8"), None)
+    };
+    let found = survey(&narrow, Rules::builtin(), &old).unwrap();
+    assert_eq!(found.plans[0].plan.fit, Fit::Unknown);
+    let twice = [at("sglang", "0.5.23"), at("sglang", "0.4.0")];
+    let asked = Query {
+        versions: &twice,
+        ..ask(None, None)
+    };
+    let error = survey(&narrow, Rules::builtin(), &asked).unwrap_err();
+    assert!(error.to_string().contains("asked for already"), "{error}");
+}
+
+/// facts/upstream-padding.md 1.6 T10: the rule before the change and the one since.
+#[test]
+fn the_newest_of_two_rules_is_planned_and_a_change_names_it_too() {
+    let mut model = model();
+    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Nvfp4);
+    let ids = |versions: &[StackVersion]| -> Vec<String> {
+        let query = Query {
+            versions,
+            all: false,
+            ..ask(None, Some("cutlass"))
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let plans = found.plans.into_iter().map(|p| p.plan.rule);
+        plans.filter(|id| id.starts_with("trtllm.")).collect()
+    };
+    assert_eq!(ids(&[]), ["trtllm.cutlass.nvfp4.rank-local"]);
+    let since = ids(&[at("trtllm", "pull request 18870")]);
+    assert_eq!(since, ["trtllm.cutlass.nvfp4.rank-local"]);
+    assert_eq!(ids(&[at("trtllm", "002366a4")])[0], "trtllm.cutlass.nvfp4");
+}
+
+#[test]
+fn an_architecture_leaves_out_rules_of_other_makers() {
+    let on = |arch| {
+        let query = Query {
+            arch: Some(arch),
+            ..ask(None, None)
+        };
+        let found = survey(&model(), Rules::builtin(), &query).unwrap();
+        let plans = found.plans.into_iter().map(|p| p.plan.rule);
+        plans.collect::<Vec<String>>()
+    };
+    let none = |rules: &[String], word: &str| rules.iter().all(|id| !id.contains(word));
+    assert!(none(&on("cpu"), "flashinfer") && none(&on("gfx950"), "marlin"));
+    assert!(none(&on("sm90"), "aiter") && !none(&on("sm90"), "flashinfer"));
+    assert!(!none(&on("rocm"), "aiter") && none(&on("cuda"), "aiter"));
+}

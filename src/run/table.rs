@@ -227,7 +227,9 @@ mod tests {
         let models = &crate::model::builtin()[..3];
         let rules = Rules::builtin();
         let table = Table::all(models, rules, &query, &RANKS).unwrap();
-        let current = |r: &&Rule| r.status == crate::rule::Status::Current;
+        // What a later change replaced is left out too.
+        let replaced = |r: &Rule| r.until.is_some() && rules.iter().any(|l| l.since == r.until);
+        let current = |r: &&Rule| r.status == crate::rule::Status::Current && !replaced(r);
         for rule in rules.iter().filter(current) {
             let routed = rule.layers.contains(&crate::terms::LayerKind::Routed);
             let lines = table

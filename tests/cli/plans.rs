@@ -351,7 +351,7 @@ fn several_ranks_make_a_matrix_in_every_format() {
     assert_eq!(rows.len(), 4, "{csv}");
     assert!(rows[0].starts_with("model,rule,layer,format,tp,ep,verdict,width,width_padded"));
     assert!(
-        rows[3].contains(",8,1,padded,961,976,4096,4096,976,0.015608,961*8,"),
+        rows[3].contains(",8,1,padded,961,976,4096,4096,976,0.015609,961*8,"),
         "{csv}"
     );
     let json: Value = serde_json::from_str(&format("json")).unwrap();

@@ -299,3 +299,33 @@ fn two_files_that_disagree_are_refused_and_name_both() {
         "{top}"
     );
 }
+
+/// One format was planned for all, without a word.
+#[test]
+fn layers_of_different_formats_are_counted_and_the_most_frequent_is_planned() {
+    let algo = |algo: &str| json!({ "quant_algo": algo });
+    let named = |layer: u64| format!("model.layers.{layer}.mlp.experts*");
+    for (first, rest, planned) in [
+        ("NVFP4", "FP8", WeightFormat::Fp8),
+        ("FP8", "NVFP4", WeightFormat::Nvfp4),
+    ] {
+        let layers = json!({
+            named(0): algo(first), named(1): algo(rest), named(2): algo(rest), named(3): algo(rest),
+        });
+        let entry = json!({
+            "quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers,
+        });
+        let model =
+            changed(json!({ "num_hidden_layers": 4, "quantization_config": entry })).unwrap();
+        assert_eq!(model.quant.format, planned);
+        let said = format!(
+            "the routed experts of 4 layers are stored differently ({planned} in 3, {} in 1)",
+            first.to_ascii_lowercase()
+        );
+        assert!(
+            model.notes.iter().any(|n| n.starts_with(&said)),
+            "{:?}",
+            model.notes
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! Numbers of ranks that the rest of a model takes.
+//!
+//! It must not plan experts. Layer 9.
+
+use crate::model::Model;
+use crate::plan::ADVICE_TP_MAX;
+
+/// Vocabularies are rounded up to a multiple of this before they are cut (vLLM's default; SGLang's
+/// is the same).
+const VOCABULARY_GRANULE: u64 = 64;
+/// Degrees that are named where the heads, which bound them, are not recorded: powers of two, and
+/// three times one.
+const COMMON: [u64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+
+/// Degrees that the model's other parts take: query heads cut equally, key-value heads cut
+/// equally or repeated, the vocabulary after rounding. Where the heads are not recorded, only
+/// common degrees.
+pub fn usable(model: &Model) -> Vec<u64> {
+    let heads = |tp: u64| model.attention_heads.is_none_or(|n| n.is_multiple_of(tp));
+    let kv = |tp: u64| {
+        let fits = |n: u64| n.is_multiple_of(tp) || (n > 0 && tp.is_multiple_of(n));
+        model.kv_heads.is_none_or(fits)
+    };
+    let words = |tp: u64| {
+        let padded = |n: u64| {
+            n.div_ceil(VOCABULARY_GRANULE)
+                .saturating_mul(VOCABULARY_GRANULE)
+        };
+        model.vocab.is_none_or(|n| padded(n).is_multiple_of(tp))
+    };
+    let common = |tp: u64| model.attention_heads.is_some() || COMMON.contains(&tp);
+    let takes = |tp: &u64| heads(*tp) && kv(*tp) && words(*tp) && common(*tp);
+    (1..=ADVICE_TP_MAX).filter(takes).collect()
+}
+
+/// What bounds those degrees, a clause each.
+pub(super) fn limits(model: &Model) -> Vec<String> {
+    let parts = [
+        ("attention heads", model.attention_heads),
+        ("key-value heads", model.kv_heads),
+        ("words of vocabulary", model.vocab),
+    ];
+    let known = parts
+        .iter()
+        .filter_map(|(what, n)| n.map(|n| format!("{n} {what}")));
+    known.collect()
+}
+
+/// What is not known and so bounds nothing, a clause each.
+pub(super) fn unchecked(model: &Model) -> Vec<String> {
+    let heads = match (model.attention_heads, model.kv_heads) {
+        (None, None) => Some("head counts not recorded: not checked"),
+        (None, Some(_)) => Some("number of attention heads not recorded: not checked"),
+        (Some(_), None) => Some("number of key-value heads not recorded: not checked"),
+        (Some(_), Some(_)) => None,
+    };
+    let common = model
+        .attention_heads
+        .is_none()
+        .then_some("so of degrees only powers of two, and three times one, are named");
+    let words = model
+        .vocab
+        .is_none()
+        .then_some("size of vocabulary not recorded: not checked");
+    let clauses = [heads, common, words].into_iter().flatten();
+    clauses.map(str::to_owned).collect()
+}
