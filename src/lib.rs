@@ -12,6 +12,7 @@ pub mod layout;
 pub mod model;
 pub mod mutant;
 pub mod num;
+pub mod pad;
 pub mod plan;
 pub mod proof;
 pub mod property;

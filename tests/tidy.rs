@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["reference", "subject"],
     &["compare", "mutant"],
     &["audit"],
-    &["property", "gen", "suite"],
+    &["property", "gen", "suite", "pad"],
     &["run"],
     &["report"],
     &["cli"],

@@ -2,14 +2,14 @@
 //!
 //! It must not round: every conversion is exact. Layer 4.
 
-use crate::num::Dtype;
+use crate::num::{Dtype, Encode};
 use safetensors::Dtype as Stored;
 
 /// Codes of a wanted type that one stored element holds; none where the one does not mean the other.
 ///
 /// Most checkpoints store packed FP4 and E8M0 as U8 (facts/peers.md 5), and scales and biases as
 /// bf16 where the engine computes with f32.
-pub(super) fn codes_in(wanted: Dtype, stored: Stored) -> Option<usize> {
+pub fn codes_in(wanted: Dtype, stored: Stored) -> Option<usize> {
     let same = |yes: bool| yes.then_some(1);
     match (wanted, stored) {
         (Dtype::E2m1, Stored::F4) => Some(1),
@@ -45,6 +45,21 @@ pub(super) fn widened(wanted: Dtype, stored: Stored, bytes: Vec<u8>) -> Vec<u8> 
         out.extend(from.decode(code).to_le_bytes());
     }
     out
+}
+
+/// The bytes in which a file of type `stored` keeps a code of a scale or bias; none where it cannot.
+pub fn stored_code(wanted: Dtype, stored: Stored, code: u32) -> Option<Vec<u8>> {
+    codes_in(wanted, stored).filter(|&codes| codes == 1)?;
+    let narrow = match (wanted, stored) {
+        (Dtype::F32, Stored::BF16) => Dtype::Bf16,
+        (Dtype::F32, Stored::F16) => Dtype::F16,
+        (Dtype::F32, Stored::F8_E8M0) => Dtype::E8m0,
+        _ => return Some(code.to_le_bytes()[..bytes_of(wanted)].to_vec()),
+    };
+    let value = wanted.decode(code);
+    let code = narrow.encode(f64::from(value), Encode::default());
+    let exact = narrow.decode(code).to_bits() == value.to_bits();
+    exact.then(|| code.to_le_bytes()[..bytes_of(narrow)].to_vec())
 }
 
 /// Bytes that [`widened`] makes of `bytes` stored ones.

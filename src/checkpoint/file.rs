@@ -126,6 +126,14 @@ impl TensorFile {
         self.tensors.keys().map(String::as_str)
     }
 
+    /// The names of all tensors in the order of their data.
+    pub fn in_order(&self) -> Vec<&str> {
+        let mut order: Vec<(u64, &str)> =
+            self.tensors.iter().map(|(n, e)| (e.start, &**n)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, name)| name).collect()
+    }
+
     /// The header's string map.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata

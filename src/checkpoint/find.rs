@@ -8,31 +8,35 @@ use std::collections::BTreeMap;
 
 /// Names of the projections, first ones then second, by family: with a gate, without, and fused.
 type Names = (&'static [&'static str], &'static str);
-const GATED: &[Names] = &[
+pub(super) const GATED: &[Names] = &[
     (&["gate_proj", "up_proj"], "down_proj"),
     (&["w1", "w3"], "w2"),
     (&["fc1", "fc3"], "fc2"),
 ];
-const UNGATED: &[Names] = &[
+pub(super) const UNGATED: &[Names] = &[
     (&["up_proj"], "down_proj"),
     (&["w1"], "w2"),
     (&["fc1"], "fc2"),
 ];
-const FUSED: &[Names] = &[(&["gate_up_proj"], "down_proj"), (&["w13"], "w2")];
-const FUSED_UNGATED: &[Names] = &[(&["up_proj"], "down_proj"), (&["w13"], "w2")];
+pub(super) const FUSED: &[Names] = &[(&["gate_up_proj"], "down_proj"), (&["w13"], "w2")];
+pub(super) const FUSED_UNGATED: &[Names] = &[(&["up_proj"], "down_proj"), (&["w13"], "w2")];
 
 /// What a tensor beside a projection holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// The weight.
     Weight,
+    /// Its scales.
     Scale,
+    /// A second-level scale.
     Global,
+    /// The bias.
     Bias,
 }
 
 impl Kind {
     /// What follows a projection's name, in a tensor of one expert and in one of all experts.
-    fn suffixes(self) -> (&'static [&'static str], &'static [&'static str]) {
+    pub(super) fn suffixes(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Kind::Weight => (
                 &[".weight", ".weight_packed"],
@@ -122,7 +126,7 @@ impl Family {
 }
 
 /// The prefix of a name up to and with `experts.`, if it has one.
-fn prefix_of(name: &str) -> Option<&str> {
+pub(super) fn prefix_of(name: &str) -> Option<&str> {
     let at = match name.rfind(".experts.") {
         Some(at) => at + 1,
         None if name.starts_with("experts.") => 0,
@@ -132,7 +136,7 @@ fn prefix_of(name: &str) -> Option<&str> {
 }
 
 /// The number after `layers` (or `blk`, `h`, `blocks`) in a name.
-pub(super) fn layer_of(name: &str) -> Option<u64> {
+pub fn layer_of(name: &str) -> Option<u64> {
     let mut parts = name.split('.');
     while let Some(part) = parts.next() {
         if matches!(part, "layers" | "layer" | "blk" | "h" | "blocks") {

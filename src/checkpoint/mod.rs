@@ -9,10 +9,16 @@ mod error;
 mod file;
 mod find;
 mod layer;
+mod names;
 mod set;
+mod write;
 
+pub use convert::{codes_in, stored_code};
 pub use dump::{Dump, Stored};
 pub use error::CheckpointError;
 pub use file::{Entry, TensorFile};
+pub use find::{Kind, layer_of};
 pub use layer::{Layer, LayerShape};
-pub use set::Checkpoint;
+pub use names::{Named, Rows, named};
+pub use set::{Checkpoint, INDEX};
+pub use write::{Output, header};

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Name of the index beside shards.
-const INDEX: &str = "model.safetensors.index.json";
+pub const INDEX: &str = "model.safetensors.index.json";
 /// Name of a file that is all of a checkpoint.
 const SINGLE: &str = "model.safetensors";
 /// Largest index that is read; that of DeepSeek-V3 takes about 9 MB.
@@ -152,6 +152,17 @@ impl Checkpoint {
             of.insert(tensor.clone(), number);
         }
         Ok(Checkpoint { place, shards, of })
+    }
+
+    /// The files that tensors are listed in, each opened.
+    ///
+    /// # Errors
+    /// When one cannot be read, or its header does not hold.
+    pub fn files(&self) -> Result<Vec<(&Path, &TensorFile)>, CheckpointError> {
+        let files = self.shards.iter();
+        files
+            .map(|shard| Ok((&*shard.path, shard.file()?)))
+            .collect()
     }
 
     /// The path, for messages.

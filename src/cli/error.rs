@@ -6,6 +6,7 @@ use crate::audit::AuditError;
 use crate::case::ParseError;
 use crate::checkpoint::CheckpointError;
 use crate::model::ModelError;
+use crate::pad::PadError;
 use crate::plan::PlanError;
 use crate::rule::RuleError;
 use crate::run::{SurveyError, TableError};
@@ -27,6 +28,8 @@ pub(super) enum CliError {
     Audit(#[from] AuditError),
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Pad(#[from] PadError),
     #[error("case: {0}")]
     Plan(#[from] PlanError),
     #[error("case: {0}")]

@@ -6,7 +6,7 @@ use super::args::{Arguments, Color, Command};
 use super::environment::Environment;
 use super::error::CliError;
 use super::output::{complain, stdout};
-use super::{audit, check, diff, doctor, explain, list, plan, run, show};
+use super::{audit, check, diff, doctor, explain, list, pad, plan, run, show, verify};
 use crate::run::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
@@ -52,6 +52,8 @@ fn dispatch(
     match command {
         Command::Plan(args) => plan::plan(args, environment, out),
         Command::Audit(args) => audit::audit(args, environment, out),
+        Command::Pad(args) => pad::pad(args, out),
+        Command::Verify(args) => verify::verify(args, out),
         Command::Diff(args) => diff::diff(args, environment, out),
         Command::Run(args) if args.mutants => run::mutants(args, out),
         Command::Run(args) => run::run(args, color, environment),

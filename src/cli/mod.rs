@@ -4,6 +4,7 @@
 
 mod args;
 mod audit;
+mod bytes;
 mod check;
 mod diff;
 mod doctor;
@@ -16,11 +17,13 @@ mod hub;
 mod list;
 mod main;
 mod output;
+mod pad;
 mod plan;
 mod progress;
 mod run;
 mod select;
 mod show;
 mod values;
+mod verify;
 
 pub use main::main;

@@ -281,6 +281,16 @@ pub(super) fn dense(
     doc.whole(key, value, 1).map(Some)
 }
 
+/// Keys of one shared expert's width, to be multiplied by their number.
+pub(super) const EACH: &[&str] = &["moe_shared_expert_intermediate_size"];
+/// Keys of the width of all shared experts together.
+pub(super) const TOTAL: &[&str] = &[
+    "shared_expert_intermediate_size",
+    "share_expert_dim",
+    "share_expert_dims",
+    "shared_intermediate_size",
+];
+
 /// Width of all shared experts together, where there are any.
 pub(super) fn shared(
     doc: &Doc<'_>,
@@ -292,14 +302,6 @@ pub(super) fn shared(
         "num_shared_experts",
         "num_shared_expert",
         "moe_num_shared_experts",
-    ];
-    // One expert's width, to be multiplied by their number; then widths that are totals.
-    const EACH: &[&str] = &["moe_shared_expert_intermediate_size"];
-    const TOTAL: &[&str] = &[
-        "shared_expert_intermediate_size",
-        "share_expert_dim",
-        "share_expert_dims",
-        "shared_intermediate_size",
     ];
     let count = doc.number(COUNT, 0)?;
     if let Some((_, 0)) = count {

@@ -45,7 +45,7 @@ const TOP_K: &[&str] = &[
 ];
 const HIDDEN: &[&str] = &["hidden_size", "d_model", "n_embd"];
 const LATENT: &[&str] = &["moe_latent_size", "routed_expert_hidden_size"];
-const WIDTH: &[&str] = &[
+pub(super) const WIDTH: &[&str] = &[
     "moe_intermediate_size",
     "expert_ffn_hidden_size",
     "moe_ffn_hidden_size",
@@ -163,7 +163,7 @@ fn text(file: &str) -> Result<Option<String>, ModelError> {
 }
 
 /// The top object of a JSON text.
-fn object(json: &str, file: &str) -> Result<Map<String, Value>, ModelError> {
+pub(super) fn object(json: &str, file: &str) -> Result<Map<String, Value>, ModelError> {
     let parsed = json::parse(json).map_err(|source| ModelError::Json {
         file: file.to_owned(),
         source,
@@ -204,14 +204,7 @@ pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, Mo
 /// Reads the facts out of a config.
 fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     let doc = scope(root)?;
-    let architectures: Vec<&str> = [root, doc]
-        .iter()
-        .flat_map(|d| strings(d, "architectures"))
-        .collect();
-    let kind = |d: &Doc<'_>| -> Result<String, ModelError> {
-        Ok(d.word(&["model_type"])?
-            .map_or(String::new(), |(_, t)| cut(t, 200)))
-    };
+    let architectures = architectures(&root, &doc);
     let (outer, inner) = (kind(&root)?, kind(&doc)?);
     let family = family::find(&[&inner, &outer], &architectures);
     let doc = Doc {
@@ -286,8 +279,26 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     })
 }
 
+fn architectures<'a>(root: &Doc<'a>, doc: &Doc<'a>) -> Vec<&'a str> {
+    let named = [root, doc].into_iter();
+    named.flat_map(|d| strings(d, "architectures")).collect()
+}
+
+/// The model type, empty where there is none.
+fn kind(doc: &Doc<'_>) -> Result<String, ModelError> {
+    let word = doc.word(&["model_type"])?;
+    Ok(word.map_or(String::new(), |(_, t)| cut(t, 200)))
+}
+
+/// The family of a config whose language model is `doc`.
+pub(super) fn family_of(root: &Doc<'_>, doc: &Doc<'_>) -> Result<family::Family, ModelError> {
+    let types = [kind(doc)?, kind(root)?];
+    let types = [types[0].as_str(), types[1].as_str()];
+    Ok(family::find(&types, &architectures(root, doc)))
+}
+
 /// The object that counts experts: the language model's, else the top one.
-fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
+pub(super) fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
     let mut looked = Vec::new();
     let mut found = None;
     for path in NESTED {

@@ -5,11 +5,13 @@
 mod activation;
 mod builtin;
 mod doc;
+mod edit;
 mod error;
 mod facts;
 mod family;
 mod ignore;
 mod json;
+mod keys;
 mod layers;
 mod load;
 mod methods;
@@ -19,6 +21,8 @@ mod router;
 mod schemes;
 
 pub use builtin::builtin;
+pub use edit::edited;
 pub use error::{ModelError, NotMoe, Said};
 pub use facts::{Grade, Model, Quant};
+pub use keys::{WidthKey, WidthOf, block_key, width_keys};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};

@@ -8,3 +8,7 @@ mod families;
 mod faults;
 mod hostile;
 mod invent;
+mod killed;
+mod padded;
+mod scene;
+mod verified;

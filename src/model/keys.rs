@@ -1,0 +1,157 @@
+//! Says which keys of a config give the widths of experts, for whoever changes them.
+//!
+//! It must not change a config. Layer 2.
+
+use super::doc::Doc;
+use super::error::ModelError;
+use super::layers::{EACH, TOTAL};
+use super::load::{WIDTH, family_of, object, scope};
+use serde_json::Value;
+
+/// What a key's number is the width of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WidthOf {
+    /// One routed expert.
+    Expert,
+    /// All shared experts together.
+    Shared,
+    /// One shared expert.
+    SharedEach,
+}
+
+/// A key that gives a width.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WidthKey {
+    /// The keys that lead to it, from the top.
+    pub path: Vec<String>,
+    /// What it is the width of.
+    pub of: WidthOf,
+    /// The width.
+    pub value: u64,
+    /// How often the width stands there, where it is a list of one value per layer.
+    pub list: Option<usize>,
+}
+
+/// Every key that gives the width of routed or shared experts, aliases too; `file` is the config's
+/// path for messages.
+///
+/// # Errors
+/// When the text is no config of a MoE model.
+pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
+    let map = object(json, file)?;
+    let root = Doc {
+        file,
+        path: "",
+        map: &map,
+        lists: false,
+    };
+    let doc = scope(root)?;
+    let family = family_of(&root, &doc)?;
+    let doc = Doc {
+        lists: family.lists,
+        ..doc
+    };
+    let expert: &[&str] = match family.wide && doc.first(WIDTH).is_none() {
+        true => &["intermediate_size"],
+        false => WIDTH,
+    };
+    let mut found = Vec::new();
+    let kinds = [
+        (expert, WidthOf::Expert),
+        (TOTAL, WidthOf::Shared),
+        (EACH, WidthOf::SharedEach),
+    ];
+    for (keys, of) in kinds {
+        for key in keys {
+            let Some(value) = doc.get(key) else { continue };
+            let list = match value {
+                Value::Array(items) => Some(items.len()),
+                _ => None,
+            };
+            let path = doc.path.split('.').filter(|part| !part.is_empty());
+            found.push(WidthKey {
+                path: path.chain(key.split('.')).map(str::to_owned).collect(),
+                of,
+                value: doc.whole(key, value, 0)?,
+                list,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Where a config gives the two sizes of FP8 scale blocks, from the top.
+///
+/// # Errors
+/// When the text is no config of a MoE model.
+pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
+    let map = object(json, file)?;
+    let root = Doc {
+        file,
+        path: "",
+        map: &map,
+        lists: false,
+    };
+    let doc = scope(root)?;
+    for doc in [root, doc] {
+        let Some(entry) = doc.get("quantization_config").and_then(Value::as_object) else {
+            continue;
+        };
+        if entry.get("weight_block_size").is_some_and(Value::is_array) {
+            let path = doc.path.split('.').filter(|part| !part.is_empty());
+            let keys = ["quantization_config", "weight_block_size"];
+            return Ok(Some(path.chain(keys).map(str::to_owned).collect()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(json: &str) -> Vec<(String, WidthOf, u64)> {
+        let found = width_keys(json, "config.json").expect("a config");
+        let row = |k: WidthKey| (k.path.join("."), k.of, k.value);
+        found.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn widths_are_found_where_a_familys_code_reads_them() {
+        let text = r#"{"model_type": "m", "text_config": {"model_type": "qwen2_moe", "num_experts": 4,
+            "moe_intermediate_size": 704, "intermediate_size": 9, "shared_expert_intermediate_size": 1408}}"#;
+        let of = |key: &str, of, value| (key.to_owned(), of, value);
+        assert_eq!(
+            keys(text),
+            [
+                of("text_config.moe_intermediate_size", WidthOf::Expert, 704),
+                of(
+                    "text_config.shared_expert_intermediate_size",
+                    WidthOf::Shared,
+                    1408
+                ),
+            ]
+        );
+        let wide =
+            r#"{"model_type": "mixtral", "num_local_experts": 8, "intermediate_size": 14336}"#;
+        assert_eq!(
+            keys(wide),
+            [of("intermediate_size", WidthOf::Expert, 14336)]
+        );
+    }
+
+    #[test]
+    fn block_sizes_are_found_beside_the_language_model_or_above_it() {
+        let text =
+            r#"{"num_experts": 4, "quantization_config": {"weight_block_size": [128, 128]}}"#;
+        let path = block_key(text, "config.json").expect("a config");
+        assert_eq!(
+            path.expect("it is there").join("."),
+            "quantization_config.weight_block_size"
+        );
+        assert_eq!(
+            block_key(r#"{"num_experts": 4}"#, "config.json").expect("a config"),
+            None
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! The record of a padding: what was asked, what became of each tensor, and what was checked.
+//!
+//! It must not be trusted: `verify` holds the files against it, and it against the files.
+
+use super::error::PadError;
+use super::recipe::{Recipe, Request};
+use safetensors::Dtype;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+use std::path::Path;
+
+/// Its name beside the tensors.
+pub const CERTIFICATE: &str = "padproof-certificate.json";
+/// Version of its form: readers refuse others.
+const SCHEMA: u64 = 1;
+/// Largest that is read: a tensor takes about 300 bytes, and DeepSeek-V3 has 90 000.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// The tool's name and version.
+pub(super) fn tool() -> String {
+    format!("padproof {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What lies beside a padded checkpoint's tensors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// Version of this form.
+    pub schema: u64,
+    /// The tool and its version.
+    pub tool: String,
+    /// What was asked for.
+    pub request: Request,
+    /// The rule's version and source, where a rule padded.
+    pub rule: Option<RuleNote>,
+    /// What it means for this model.
+    pub plan: Recipe,
+    /// Every tensor, in the order of files and data.
+    pub tensors: Vec<TensorNote>,
+    /// Every other file.
+    pub files: Vec<FileNote>,
+    /// The padded tensors, cut over the ranks as a plain loader does, held against the input.
+    pub audit: Option<AuditNote>,
+    /// The layer computed from padded bytes, held against the reference from unpadded ones.
+    pub differential: Vec<DifferentialNote>,
+}
+
+/// Where a rule is known from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleNote {
+    /// Its id.
+    pub id: String,
+    /// Version of the stack that was read.
+    pub version: String,
+    /// Where it was read.
+    pub source: String,
+}
+
+/// One tensor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorNote {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape in the input.
+    pub shape: Vec<usize>,
+    /// BLAKE3 of its bytes in the input.
+    pub input: String,
+    /// Shape and BLAKE3 in the output, where it changed.
+    pub output: Option<OutputNote>,
+}
+
+/// What a tensor became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutputNote {
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// BLAKE3 of its bytes.
+    pub blake3: String,
+}
+
+/// One file that holds no tensors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileNote {
+    /// Its path in the checkpoint.
+    pub name: String,
+    /// BLAKE3 in the input.
+    pub input: String,
+    /// BLAKE3 in the output, where it changed.
+    pub output: Option<String>,
+}
+
+/// What an audit of the result found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditNote {
+    /// Layers that were looked at.
+    pub layers: u64,
+    /// Experts in each of them that were looked at, of all.
+    pub experts: (u64, u64),
+    /// Bytes held against the plan.
+    pub checked_bytes: u64,
+    /// Elements found in their place.
+    pub elements: u64,
+    /// Pads found inert.
+    pub pads: u64,
+    /// Places that differ; nothing is written where there is one.
+    pub differing: u64,
+}
+
+/// What a comparison of outputs found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DifferentialNote {
+    /// What the layer's tensors are named with.
+    pub prefix: String,
+    /// The experts that took part.
+    pub experts: Vec<u64>,
+    /// Tokens.
+    pub tokens: u64,
+    /// Output elements compared with the reference.
+    pub elements: u64,
+    /// The verdict in words.
+    pub verdict: String,
+}
+
+impl Certificate {
+    /// Reads the certificate of a padded checkpoint.
+    ///
+    /// # Errors
+    /// When it is not there, too large, or not of this form.
+    pub fn read(folder: &Path) -> Result<Certificate, PadError> {
+        let path = folder.join(CERTIFICATE);
+        let mut text = Vec::new();
+        let opened = std::fs::File::open(&path).map_err(super::error::io_at(&path))?;
+        let mut taken = opened.take(BYTES_MAX + 1);
+        taken
+            .read_to_end(&mut text)
+            .map_err(super::error::io_at(&path))?;
+        Certificate::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads a certificate's text; `file` is for messages.
+    ///
+    /// # Errors
+    /// When it is not of this form.
+    pub fn parse(text: &[u8], file: &str) -> Result<Certificate, PadError> {
+        let wrong = |why: String| PadError::File {
+            file: file.to_owned(),
+            why: why
+                .chars()
+                .take(300)
+                .collect::<String>()
+                .escape_debug()
+                .to_string(),
+        };
+        if text.len() as u64 > BYTES_MAX {
+            return Err(wrong(format!("larger than {BYTES_MAX} bytes")));
+        }
+        let certificate: Certificate =
+            serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+        if certificate.schema != SCHEMA {
+            return Err(wrong(format!(
+                "schema={}, and this program reads {SCHEMA}",
+                certificate.schema
+            )));
+        }
+        if !certificate.plan.holds() {
+            return Err(wrong(
+                "the sizes of its plan do not agree with each other".to_owned(),
+            ));
+        }
+        Ok(certificate)
+    }
+
+    pub(super) const fn schema() -> u64 {
+        SCHEMA
+    }
+}

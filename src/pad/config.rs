@@ -1,0 +1,205 @@
+//! The config and the index of a padded checkpoint: the same text but for the sizes.
+//!
+//! It must not decide sizes.
+
+use super::certificate::CERTIFICATE;
+use super::error::PadError;
+use super::recipe::Recipe;
+use crate::model::{self, Model, WidthKey, WidthOf};
+use crate::terms::WeightFormat;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The config's name in a checkpoint.
+pub(super) const CONFIG: &str = "config.json";
+/// The key under which a padded config keeps what it said before.
+pub(super) const KEY: &str = "padproof";
+
+/// A config's text and what it means.
+pub(super) struct Config {
+    /// Its path, for messages.
+    pub(super) file: String,
+    pub(super) text: String,
+    /// The text of the `hf_quant_config.json` beside it.
+    pub(super) beside: Option<String>,
+    pub(super) model: Model,
+    pub(super) keys: Vec<WidthKey>,
+}
+
+impl Config {
+    pub(super) fn read(
+        file: String,
+        text: String,
+        beside: Option<String>,
+    ) -> Result<Config, PadError> {
+        let model = model::parse(&text, &file, beside.as_deref())?;
+        let keys = model::width_keys(&text, &file)?;
+        Ok(Config {
+            file,
+            text,
+            beside,
+            model,
+            keys,
+        })
+    }
+
+    /// What the config says under [`KEY`], if it does.
+    pub(super) fn padded_before(&self) -> bool {
+        let read: Result<BTreeMap<String, Value>, _> = serde_json::from_str(&self.text);
+        read.is_ok_and(|map| map.contains_key(KEY))
+    }
+
+    /// The text that describes the padded tensors, held against what a reader makes of it.
+    pub(super) fn padded(&self, recipe: &Recipe) -> Result<String, PadError> {
+        let refused = |why: String| PadError::File {
+            file: self.file.clone(),
+            why,
+        };
+        let mut changes = Vec::new();
+        let mut before = serde_json::Map::new();
+        let mut replace = |path: Vec<String>, old: Value, new: Value| {
+            if old != new {
+                before.insert(path.join("."), old);
+                changes.push((path, new.to_string()));
+            }
+        };
+        for key in &self.keys {
+            let Some(new) = self.new_width(key, recipe) else {
+                continue;
+            };
+            let value = |n: u64| match key.list {
+                Some(len) => json!(vec![n; len]),
+                None => json!(n),
+            };
+            replace(key.path.clone(), value(key.value), value(new));
+        }
+        if let Some(blocks) = recipe.routed.blocks {
+            let path = model::block_key(&self.text, &self.file)?.filter(|_| self.beside.is_none());
+            let path = path.ok_or_else(|| {
+                refused(format!(
+                    "scale blocks of {} would become {}, but no weight_block_size says so",
+                    blocks.from, blocks.to
+                ))
+            })?;
+            replace(path, json!(vec![blocks.from; 2]), json!(vec![blocks.to; 2]));
+        }
+        let note = json!({"tool": super::certificate::tool(), "certificate": CERTIFICATE, "before": before});
+        let text = model::edited(&self.text, &changes, &[(KEY, note.to_string())])
+            .ok_or_else(|| refused("a key that was read is not found again".to_owned()))?;
+        let wanted = self.wanted(recipe);
+        let read = model::parse(&text, &self.file, self.beside.as_deref())?;
+        match differing(&wanted, &read) {
+            None => Ok(text),
+            Some(what) => Err(refused(format!(
+                "no config can describe the result: with the new sizes it would say another {what} \
+                 (one key gives several sizes)"
+            ))),
+        }
+    }
+
+    fn new_width(&self, key: &WidthKey, recipe: &Recipe) -> Option<u64> {
+        let shared = recipe.shared.as_ref().map(|part| &part.width);
+        match key.of {
+            WidthOf::Expert => Some(recipe.routed.width.to),
+            _ if key.value == 0 => None,
+            WidthOf::Shared => shared.map(|w| w.to),
+            WidthOf::SharedEach => shared.map(|w| w.to / (w.from / key.value.max(1)).max(1)),
+        }
+    }
+
+    /// What a reader must make of the padded config.
+    fn wanted(&self, recipe: &Recipe) -> Model {
+        let mut model = self.model.clone();
+        model.intermediate = recipe.routed.width.to;
+        model.shared = recipe.shared.as_ref().map(|part| part.width.to);
+        if let Some(blocks) = recipe.routed.blocks {
+            let finer = |format: WeightFormat| {
+                let part = &recipe.routed;
+                if format == part.format {
+                    part.format_now()
+                } else {
+                    format
+                }
+            };
+            let quant = &mut model.quant;
+            quant.block = Some((blocks.to, blocks.to));
+            quant.format = finer(quant.format);
+            quant.shared_format = finer(quant.shared_format);
+            quant.dense_format = finer(quant.dense_format);
+            quant.draft_format = quant.draft_format.map(finer);
+        }
+        model
+    }
+
+    /// Checks that the config of a padded checkpoint says the recipe's sizes, and nothing else
+    /// about its experts.
+    pub(super) fn agrees(&self, recipe: &Recipe) -> Option<String> {
+        let model = &self.model;
+        let shared = recipe.shared.as_ref().map(|part| part.width.to);
+        let says = [
+            ("width", model.intermediate, recipe.routed.width.to),
+            ("hidden size", model.hidden, recipe.routed.hidden),
+            ("number of experts", model.experts, recipe.experts),
+            (
+                "width of shared experts",
+                model.shared.unwrap_or(0),
+                shared.unwrap_or(0),
+            ),
+        ];
+        let numbers = says.into_iter().find(|(_, said, wanted)| said != wanted);
+        let told = numbers.map(|(what, said, wanted)| format!("{what} {said}, wanted {wanted}"));
+        let kind = (model.gated(), model.interleaved) != (recipe.gated, recipe.interleaved);
+        let (format, wanted) = (model.quant.format, recipe.routed.format_now());
+        let told = told.or(kind.then(|| "another order of gate and up".to_owned()));
+        told.or((format != wanted).then(|| format!("weights in {format}, wanted {wanted}")))
+    }
+}
+
+/// What two models differ in, names and notes aside.
+fn differing(wanted: &Model, read: &Model) -> Option<&'static str> {
+    if wanted.intermediate != read.intermediate {
+        return Some("width of the experts");
+    }
+    if wanted.shared != read.shared {
+        return Some("width of the shared experts");
+    }
+    if wanted.dense != read.dense {
+        return Some("width of dense layers");
+    }
+    if wanted.quant != read.quant {
+        return Some("quantisation");
+    }
+    let plain = |model: &Model| Model {
+        notes: Vec::new(),
+        ..model.clone()
+    };
+    (plain(wanted) != plain(read)).then_some("model")
+}
+
+/// The index's text with the new `total_size`, where it says one; none where the text is no index.
+pub(super) fn index(text: &str, total: u64) -> Option<String> {
+    let read: Value = serde_json::from_str(text).ok()?;
+    let said = read.get("metadata").and_then(|m| m.get("total_size"));
+    if said.is_none() {
+        return Some(text.to_owned());
+    }
+    let path = ["metadata", "total_size"].map(str::to_owned).to_vec();
+    model::edited(text, &[(path, total.to_string())], &[])
+}
+
+/// What an index says of its tensors: the file of each, and `total_size` if it says one.
+pub(super) fn read_index(text: &str) -> Option<(BTreeMap<String, String>, Option<u64>)> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+        #[serde(default)]
+        metadata: BTreeMap<String, Value>,
+    }
+    let read: Index = serde_json::from_str(text).ok()?;
+    let total = match read.metadata.get("total_size") {
+        // Some writers give a float.
+        Some(Value::Number(n)) => n.as_u64().or(n.as_f64().map(|n| n as u64)),
+        _ => None,
+    };
+    Some((read.weight_map, total))
+}

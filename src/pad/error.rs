@@ -1,0 +1,75 @@
+//! Why a checkpoint cannot be padded, or a padded one not be checked.
+
+use crate::checkpoint::CheckpointError;
+use crate::model::ModelError;
+use crate::plan::PlanError;
+use std::io;
+use std::path::Path;
+
+/// Why nothing was written. Every message is one sentence.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PadError {
+    /// A file does not hold.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The config says no model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// No plan can be made.
+    #[error("plan: {0}")]
+    Plan(#[from] PlanError),
+    /// What was asked cannot be represented, or is refused by the rule.
+    #[error("{0}")]
+    Refused(String),
+    /// A tensor cannot be padded.
+    #[error("tensor `{tensor}`: {why}")]
+    Tensor {
+        /// Its name.
+        tensor: String,
+        /// What is wrong, with the value.
+        why: String,
+    },
+    /// A file cannot be read, written or renamed.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file of the input is not what it was when the run began.
+    #[error("{file} changed while it was read; run the command again, which starts anew")]
+    Changed {
+        /// The file.
+        file: String,
+    },
+    /// Something stands where the output goes.
+    #[error("{0} is there already; nothing was written")]
+    Exists(String),
+    /// Another run writes the same output.
+    #[error("{0} is being written by another run")]
+    Busy(String),
+    /// A file of the output does not say what it must.
+    #[error("{file}: {why}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong, with the value.
+        why: String,
+    },
+}
+
+/// An error of the system, with the file.
+pub(super) fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PadError {
+    let file = path.display().to_string();
+    move |source| PadError::Io { file, source }
+}
+
+/// A tensor's name as a sentence may repeat it.
+pub(super) fn tensor(name: &str, why: impl Into<String>) -> PadError {
+    PadError::Tensor {
+        tensor: name.chars().take(200).collect(),
+        why: why.into(),
+    }
+}

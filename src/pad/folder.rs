@@ -1,0 +1,270 @@
+//! The folder that a padded checkpoint is made in, its journal, and what the input looked like.
+//!
+//! It must not know tensors. Nothing that looks finished stands at the output's place before all is:
+//! files are made in `OUT.padproof-partial/checkpoint`, each beside its name and then renamed, and
+//! the folder is renamed last.
+
+use super::certificate::{FileNote, TensorNote};
+use super::error::{PadError, io_at};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// What a partial folder's name adds to the output's.
+const PARTIAL: &str = ".padproof-partial";
+const JOURNAL: &str = "journal";
+const CHECKPOINT: &str = "checkpoint";
+/// What a file's name adds while it is written.
+const WRITING: &str = ".padproof-writing";
+/// Folders inside a checkpoint that are followed.
+const DEPTH_MAX: usize = 8;
+
+/// A file of the input, as it was when the run began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// Its path below the checkpoint, with `/` between.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// Nanoseconds since 1970 of its last change.
+    changed: u128,
+}
+
+/// What a run is: another request, tool or input is another run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) tool: String,
+    pub(super) request: String,
+    pub(super) input: String,
+    pub(super) files: Vec<Seen>,
+}
+
+/// One file that is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// Whether it is the input's file under another name.
+    pub(super) linked: bool,
+    pub(super) tensors: Vec<TensorNote>,
+    pub(super) file: Option<FileNote>,
+}
+
+/// Every file of a checkpoint, in order; hidden folders are left out, links to files are followed.
+pub(super) fn list(folder: &Path) -> Result<Vec<Seen>, PadError> {
+    fn walk(at: &Path, below: &str, depth: usize, all: &mut Vec<Seen>) -> Result<(), PadError> {
+        for entry in fs::read_dir(at).map_err(io_at(at))? {
+            let path = entry.map_err(io_at(at))?.path();
+            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+            let name = format!("{below}{}", name.unwrap_or_default());
+            // A link that leads nowhere is an error: a file would be missing in silence.
+            let meta = path.metadata().map_err(io_at(&path))?;
+            if meta.is_file() {
+                all.push(seen(&path, name)?);
+            } else if meta.is_dir() && depth < DEPTH_MAX && !hidden(&path) && !path.is_symlink() {
+                walk(&path, &format!("{name}/"), depth + 1, all)?;
+            }
+        }
+        Ok(())
+    }
+    let mut all = Vec::new();
+    walk(folder, "", 0, &mut all)?;
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+fn hidden(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+fn seen(path: &Path, name: String) -> Result<Seen, PadError> {
+    let meta = path.metadata().map_err(io_at(path))?;
+    let changed = meta.modified().map_err(io_at(path))?;
+    Ok(Seen {
+        name,
+        bytes: meta.len(),
+        changed: changed
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos()),
+    })
+}
+
+/// Fails where a file of the input is no longer what was seen.
+pub(super) fn unchanged(folder: &Path, files: &[Seen]) -> Result<(), PadError> {
+    for file in files {
+        let path = folder.join(&file.name);
+        if !matches!(seen(&path, file.name.clone()), Ok(now) if now == *file) {
+            return Err(PadError::Changed {
+                file: path.display().to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The folder that an unfinished output is in.
+pub fn partial(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(PARTIAL);
+    PathBuf::from(name)
+}
+
+/// An output in the making; the journal's lock keeps other runs out.
+pub(super) struct Making {
+    partial: PathBuf,
+    out: PathBuf,
+    journal: File,
+    /// What an earlier run of the same kind had finished.
+    pub(super) done: Vec<Done>,
+}
+
+impl Making {
+    /// Goes on with what an equal run left, or starts anew.
+    pub(super) fn start(out: &Path, head: &Head) -> Result<Making, PadError> {
+        let partial = partial(out);
+        fs::create_dir_all(&partial).map_err(io_at(&partial))?;
+        let path = partial.join(JOURNAL);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut journal = options.open(&path).map_err(io_at(&path))?;
+        match journal.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(PadError::Busy(out.display().to_string()));
+            }
+            // A file system without locks.
+            Err(fs::TryLockError::Error(_)) => {}
+        }
+        let (first, rest, end) = read_journal(&journal).map_err(io_at(&path))?;
+        let mut making = Making {
+            partial,
+            out: out.to_owned(),
+            journal: journal.try_clone().map_err(io_at(&path))?,
+            done: Vec::new(),
+        };
+        let folder = making.folder();
+        if first.as_ref() == Some(head) {
+            // A line that a kill cut short is written over.
+            journal.set_len(end).map_err(io_at(&path))?;
+            journal.seek(SeekFrom::End(0)).map_err(io_at(&path))?;
+            let whole = |done: &Done| {
+                let meta = folder.join(&done.name).metadata();
+                meta.is_ok_and(|meta| meta.is_file() && meta.len() == done.bytes)
+            };
+            making.done = rest.into_iter().filter(whole).collect();
+        } else {
+            journal.set_len(0).map_err(io_at(&path))?;
+            journal.rewind().map_err(io_at(&path))?;
+            if folder.exists() {
+                fs::remove_dir_all(&folder).map_err(io_at(&folder))?;
+            }
+            making.note(head)?;
+        }
+        fs::create_dir_all(&folder).map_err(io_at(&folder))?;
+        Ok(making)
+    }
+
+    /// Where the files go.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.partial.join(CHECKPOINT)
+    }
+
+    /// Writes a line of the journal.
+    pub(super) fn note(&mut self, line: &impl Serialize) -> Result<(), PadError> {
+        let mut text = serde_json::to_vec(line).expect("names and numbers are JSON");
+        text.push(b'\n');
+        let path = self.partial.join(JOURNAL);
+        self.journal.write_all(&text).map_err(io_at(&path))?;
+        self.journal.sync_data().map_err(io_at(&path))
+    }
+
+    /// Makes one file: `write` fills it beside its name.
+    pub(super) fn file<T>(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut File, &Path) -> Result<T, PadError>,
+    ) -> Result<T, PadError> {
+        let path = self.place(name)?;
+        let mut beside = path.clone().into_os_string();
+        beside.push(WRITING);
+        let beside = PathBuf::from(beside);
+        let mut file = File::create(&beside).map_err(io_at(&path))?;
+        let made = write(&mut file, &path)?;
+        file.sync_data().map_err(io_at(&path))?;
+        fs::rename(&beside, &path).map_err(io_at(&path))?;
+        Ok(made)
+    }
+
+    /// Makes one file that is the input's under another name, where the system can.
+    pub(super) fn link(&self, name: &str, source: &Path) -> Result<bool, PadError> {
+        let path = self.place(name)?;
+        if path.exists() {
+            fs::remove_file(&path).map_err(io_at(&path))?;
+        }
+        // The file itself, and not a symbolic link to it.
+        let source = source.canonicalize().map_err(io_at(source))?;
+        Ok(fs::hard_link(source, &path).is_ok())
+    }
+
+    fn place(&self, name: &str) -> Result<PathBuf, PadError> {
+        let path = self.folder().join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(io_at(parent))?;
+        }
+        Ok(path)
+    }
+
+    /// Puts the folder in its place.
+    pub(super) fn finish(self) -> Result<(), PadError> {
+        let folder = self.folder();
+        if self.out.symlink_metadata().is_ok() {
+            return Err(PadError::Exists(self.out.display().to_string()));
+        }
+        if let Ok(opened) = File::open(&folder) {
+            // Not every system syncs folders; the names are then written when it likes.
+            let _ = opened.sync_all();
+        }
+        fs::rename(&folder, &self.out).map_err(io_at(&self.out))?;
+        fs::remove_dir_all(&self.partial).map_err(io_at(&self.partial))
+    }
+}
+
+/// Removes what a run left that was killed after its output was in its place.
+pub(super) fn sweep(out: &Path) -> Result<(), PadError> {
+    let partial = partial(out);
+    if partial.join(JOURNAL).exists() && !partial.join(CHECKPOINT).exists() {
+        fs::remove_dir_all(&partial).map_err(io_at(&partial))?;
+    }
+    Ok(())
+}
+
+/// The first line, the rest up to the first that does not parse, and where that begins.
+fn read_journal(journal: &File) -> io::Result<(Option<Head>, Vec<Done>, u64)> {
+    let mut reader = BufReader::new(journal);
+    let mut end = 0;
+    let first = line::<Head>(&mut reader, &mut end)?;
+    let mut rest = Vec::new();
+    if first.is_some() {
+        while let Some(done) = line::<Done>(&mut reader, &mut end)? {
+            rest.push(done);
+        }
+    }
+    Ok((first, rest, end))
+}
+
+fn line<T: DeserializeOwned>(reader: &mut impl BufRead, end: &mut u64) -> io::Result<Option<T>> {
+    let mut text = Vec::new();
+    let mut taken = reader.take(1 << 30);
+    taken.read_until(b'\n', &mut text)?;
+    if text.last() != Some(&b'\n') {
+        return Ok(None);
+    }
+    let read = serde_json::from_slice(&text).ok();
+    if read.is_some() {
+        *end += u64::try_from(text.len()).unwrap_or(u64::MAX);
+    }
+    Ok(read)
+}

@@ -1,0 +1,28 @@
+//! Writes a padded checkpoint with its certificate, streaming, and checks one from its files alone.
+//!
+//! It must not decide sizes: they are a plan's. Layer 8.
+
+mod axis;
+mod certificate;
+mod change;
+mod config;
+mod error;
+mod folder;
+mod hold;
+mod recipe;
+mod sizes;
+mod stream;
+mod treat;
+mod verify;
+mod write;
+
+pub use certificate::{
+    AuditNote, CERTIFICATE, Certificate, DifferentialNote, FileNote, OutputNote, RuleNote,
+    TensorNote,
+};
+pub use error::PadError;
+pub use folder::partial;
+pub use recipe::{Recipe, Request, recipe};
+pub use sizes::{Blocks, Part, Width};
+pub use verify::{Fault, Verified, verify};
+pub use write::{Outcome, Padded, Progress, Step, pad};

@@ -1,0 +1,551 @@
+//! Which change each tensor of a checkpoint needs, by its name, type and shape.
+//!
+//! It must not read data. What it does not know below experts it refuses, so that nothing stays
+//! of the old width.
+
+use super::axis::Axis;
+use super::change::{Change, Padding, Shaped};
+use super::error::{PadError, tensor};
+use super::recipe::Recipe;
+use super::sizes::{Blocks, Part, index};
+use crate::checkpoint::{Kind, Named, Rows, codes_in, named, stored_code};
+use crate::num::Dtype;
+use crate::terms::{Extent, WeightFormat};
+use safetensors::Dtype as Stored;
+use std::collections::BTreeMap;
+
+/// Every tensor of a checkpoint by name.
+pub(super) type Tensors = BTreeMap<String, Shaped>;
+
+/// Suffix of compressed-tensors' record of a packed weight's shape.
+const WEIGHT_SHAPE: &str = ".weight_shape";
+
+/// The tensors of a checkpoint under a recipe.
+pub(super) struct Treat<'a> {
+    recipe: &'a Recipe,
+    tensors: &'a Tensors,
+    /// Prefixes whose fused weights are stored as [experts, inputs, outputs].
+    turned: BTreeMap<&'a str, bool>,
+}
+
+/// One tensor's matrix before it grows: extents of both axes in elements, as stored.
+struct Extents {
+    /// Whether the first axis counts experts, and how many.
+    fused: bool,
+    lead: usize,
+    /// Elements that a row axis and a column axis have.
+    rows: u64,
+    cols: u64,
+    /// Whether the intermediate axis runs along the columns.
+    along_cols: bool,
+}
+
+impl<'a> Treat<'a> {
+    pub(super) fn new(recipe: &'a Recipe, tensors: &'a Tensors) -> Treat<'a> {
+        let mut treat = Treat {
+            recipe,
+            tensors,
+            turned: BTreeMap::new(),
+        };
+        let mut fits: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
+        for (name, shaped) in tensors {
+            let Some(named) = named(name, recipe.gated).filter(|n| n.fused) else {
+                continue;
+            };
+            let Some((rows, Kind::Weight)) = named.is else {
+                continue;
+            };
+            let halves = treat.halves(rows);
+            let (out, inner) = treat.logical(&recipe.routed, rows, halves);
+            let of = |n: u64| index(n).unwrap_or(usize::MAX);
+            let rest = shaped.shape.get(1..).unwrap_or_default();
+            let fit = fits.entry(named.prefix).or_insert((true, true));
+            fit.0 &= rest == [of(out), of(inner)];
+            fit.1 &= rest == [of(inner), of(out)];
+        }
+        let turned = fits
+            .into_iter()
+            .map(|(prefix, (plain, turned))| (prefix, turned && !plain));
+        treat.turned = turned.collect();
+        treat
+    }
+
+    /// The change that a tensor needs.
+    pub(super) fn change(&self, name: &str, shaped: &Shaped) -> Result<Change, PadError> {
+        let Some(named) = named(name, self.recipe.gated) else {
+            return self.elsewhere(name, shaped);
+        };
+        let part = match (named.shared, &self.recipe.shared) {
+            (false, _) => &self.recipe.routed,
+            (true, Some(part)) => part,
+            (true, None) => {
+                let why = "the config says nothing of shared experts";
+                return Err(tensor(name, why));
+            }
+        };
+        if part.width.same() && part.blocks.is_none() {
+            return Ok(Change::Copy);
+        }
+        let change = match named.is {
+            None => self.beside(name, &named, part, shaped),
+            Some((rows, Kind::Weight)) => self.weight(name, &named, part, rows, shaped),
+            Some((rows, Kind::Scale)) => self.scale(name, &named, part, rows, shaped),
+            Some((Rows::Second, Kind::Bias)) | Some((_, Kind::Global)) => Ok(Change::Copy),
+            Some((rows, Kind::Bias)) => self.bias(name, &named, part, rows, shaped),
+        };
+        change.map(|change| match change {
+            Change::Pad(p) if p.rows.is_whole() && p.cols.is_whole() => Change::Copy,
+            change => change,
+        })
+    }
+
+    /// What the names of layers with routed experts begin with, and how their weights are stored.
+    pub(super) fn routed(&self) -> BTreeMap<&'a str, WeightFormat> {
+        let mut found = BTreeMap::new();
+        for (name, shaped) in self.tensors {
+            let Some(named) = named(name, self.recipe.gated).filter(|n| !n.shared) else {
+                continue;
+            };
+            if !matches!(named.is, Some((_, Kind::Weight))) || found.contains_key(named.prefix) {
+                continue;
+            }
+            let format = self.format(name, &named, &self.recipe.routed, Some(shaped.dtype));
+            if let Ok(format) = format {
+                found.insert(named.prefix, format);
+            }
+        }
+        found
+    }
+
+    fn halves(&self, rows: Rows) -> u64 {
+        if rows == Rows::Both { 2 } else { 1 }
+    }
+
+    /// Rows and columns of one expert's matrix, in elements.
+    fn logical(&self, part: &Part, rows: Rows, halves: u64) -> (u64, u64) {
+        match rows {
+            Rows::Second => (part.hidden, part.width.from),
+            _ => (halves.saturating_mul(part.width.from), part.hidden),
+        }
+    }
+
+    fn lead(&self, name: &str, named: &Named<'_>, shaped: &Shaped) -> Result<usize, PadError> {
+        if !named.fused {
+            return Ok(1);
+        }
+        let experts = index(self.recipe.experts).unwrap_or(usize::MAX);
+        match shaped.shape.first() {
+            Some(&first) if first == experts => Ok(first),
+            _ => Err(shape(name, shaped, &format!("{experts} experts"))),
+        }
+    }
+
+    /// How a weight's elements are stored: as the config says where scales lie beside it, else plain.
+    fn format(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        stored: Option<Stored>,
+    ) -> Result<WeightFormat, PadError> {
+        let scaled = named.beside(Kind::Scale, |n| self.tensors.contains_key(n));
+        match (scaled, part.format.scale().is_some(), stored) {
+            (true, true, _) => Ok(part.format),
+            (true, false, _) => {
+                let why = format!("scales lie beside it, but the config says {}", part.format);
+                Err(tensor(name, why))
+            }
+            (false, _, Some(Stored::BF16)) => Ok(WeightFormat::Bf16),
+            (false, _, Some(Stored::F16)) => Ok(WeightFormat::F16),
+            (false, _, Some(Stored::F32)) => Ok(WeightFormat::F32),
+            (false, _, _) => {
+                let why = format!(
+                    "the config says {}, but no scales lie beside it",
+                    part.format
+                );
+                Err(tensor(name, why))
+            }
+        }
+    }
+
+    fn weight(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        rows: Rows,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        let format = self.format(name, named, part, Some(shaped.dtype))?;
+        let element = format.element();
+        let codes = codes_in(element, shaped.dtype)
+            .ok_or_else(|| tensor(name, format!("{} where {element} is wanted", shaped.dtype)))?;
+        // Two F4 elements make a byte, and shapes count elements.
+        let (unit, per, dims) = match shaped.dtype {
+            Stored::F4 => (1, 2, 1),
+            dtype => (dtype.bitsize() / 8, codes, codes),
+        };
+        let extents = self.extents(name, named, part, rows, shaped, dims)?;
+        let halves = self.halves(rows);
+        let cols_per = u64::try_from(per).unwrap_or(u64::MAX);
+        let along = if extents.along_cols { cols_per } else { 1 };
+        let axis = self.grown(part, halves, along).ok_or_else(|| {
+            let slot = part.width.slot;
+            tensor(
+                name,
+                format!("a rank's {slot} channels are no whole number of stored units of {along}"),
+            )
+        })?;
+        let other = match extents.along_cols {
+            true => extents.rows,
+            false => extents.cols / cols_per,
+        };
+        let zero = element.zero_code().unwrap_or(0);
+        let fill = match element.bits() {
+            4 => vec![(zero | zero << 4).to_le_bytes()[0]; unit],
+            _ => vec![0; unit],
+        };
+        self.padding(
+            name,
+            shaped,
+            &extents,
+            axis,
+            Axis::whole(size(name, other)?),
+            fill,
+        )
+    }
+
+    /// The intermediate axis in units of `per` elements, over the halves that a tensor holds.
+    fn grown(&self, part: &Part, halves: u64, per: u64) -> Option<Axis> {
+        let axis = part.width.units(per)?;
+        Some(match (halves, self.recipe.interleaved) {
+            (2, true) => axis.times(2),
+            (halves, _) => axis.halves(index(halves)?),
+        })
+    }
+
+    fn bias(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        rows: Rows,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        let halves = self.halves(rows);
+        let fill = stored_code(Dtype::F32, shaped.dtype, 0)
+            .ok_or_else(|| tensor(name, format!("{} where a bias is wanted", shaped.dtype)))?;
+        let lead = self.lead(name, named, shaped)?;
+        let rows = halves.saturating_mul(part.width.from);
+        let extents = Extents {
+            fused: named.fused,
+            lead,
+            rows,
+            cols: 1,
+            along_cols: false,
+        };
+        self.expect(name, named, shaped, (rows, 1), 1)?;
+        let axis = self
+            .grown(part, halves, 1)
+            .expect("every width is whole elements");
+        self.padding(name, shaped, &extents, axis, Axis::whole(1), fill)
+    }
+
+    fn scale(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        rows: Rows,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        let format = self.format(name, named, part, None)?;
+        let Some(grid) = format.scale() else {
+            return Ok(Change::Copy);
+        };
+        let halves = self.halves(rows);
+        let second = rows == Rows::Second;
+        let along = if second { grid.cols } else { grid.rows };
+        let Extent::Block(block) = along else {
+            return Ok(Change::Copy);
+        };
+        if halves == 2
+            && block > 1
+            && (self.recipe.interleaved || !part.width.from.is_multiple_of(block))
+        {
+            let why = format!("a scale block of {block} rows would hold rows of gate and of up");
+            return Err(tensor(name, why));
+        }
+        let blocks = |block: u64| match part.blocks {
+            Some(blocks) if blocks.from == block => blocks,
+            _ => Blocks {
+                from: block,
+                to: block,
+            },
+        };
+        let straddles = || {
+            let slot = part.width.slot;
+            tensor(
+                name,
+                format!("a rank's {slot} channels begin inside a scale block of {block}"),
+            )
+        };
+        let axis = part.width.blocks(blocks(block)).ok_or_else(straddles)?;
+        let axis = match (halves, self.recipe.interleaved) {
+            (2, true) => axis.times(2),
+            (halves, _) => axis.halves(size(name, halves)?),
+        };
+        let other = match if second { grid.rows } else { grid.cols } {
+            Extent::All => Axis::whole(1),
+            Extent::Block(block) => blocks(block).refined(part.hidden).ok_or_else(straddles)?,
+        };
+        let units = |axis: &Axis| u64::try_from(axis.from).unwrap_or(u64::MAX);
+        let (r, c) = match second {
+            true => (units(&other), units(&axis)),
+            false => (units(&axis), units(&other)),
+        };
+        let turned = self.is_turned(named) && c > 1;
+        let (r, c) = if turned { (c, r) } else { (r, c) };
+        self.expect(name, named, shaped, (r, c), 1)?;
+        let extents = Extents {
+            fused: named.fused,
+            lead: self.lead(name, named, shaped)?,
+            rows: r,
+            cols: c,
+            along_cols: second != turned,
+        };
+        let code = part.scale_pad[usize::from(second)];
+        let fill = stored_code(grid.dtype, shaped.dtype, code).ok_or_else(|| {
+            tensor(
+                name,
+                format!(
+                    "{} cannot hold the pad {code:#x} of {}",
+                    shaped.dtype, grid.dtype
+                ),
+            )
+        })?;
+        self.padding(name, shaped, &extents, axis, other, fill)
+    }
+
+    fn is_turned(&self, named: &Named<'_>) -> bool {
+        named.fused && self.turned.get(named.prefix).is_some_and(|&turned| turned)
+    }
+
+    /// A weight's matrix, checked against the sizes.
+    fn extents(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        rows: Rows,
+        shaped: &Shaped,
+        codes: usize,
+    ) -> Result<Extents, PadError> {
+        let lead = self.lead(name, named, shaped)?;
+        let (out, inner) = self.logical(part, rows, self.halves(rows));
+        let turned = self.is_turned(named);
+        let (r, c) = if turned { (inner, out) } else { (out, inner) };
+        self.expect(name, named, shaped, (r, c), codes)?;
+        Ok(Extents {
+            fused: named.fused,
+            lead,
+            rows: r,
+            cols: c,
+            along_cols: (rows == Rows::Second) != turned,
+        })
+    }
+
+    /// Checks that a shape is [experts, rows, cols / codes…]; a single column may be left out, and
+    /// trailing axes may be cut up.
+    fn expect(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        shaped: &Shaped,
+        (rows, cols): (u64, u64),
+        codes: usize,
+    ) -> Result<(), PadError> {
+        self.lead(name, named, shaped)?;
+        let rest = &shaped.shape[usize::from(named.fused)..];
+        let product = |axes: &[usize]| {
+            axes.iter()
+                .try_fold(1_u64, |n, &a| n.checked_mul(u64::try_from(a).ok()?))
+        };
+        let codes = u64::try_from(codes).unwrap_or(u64::MAX);
+        let units = product(rest).and_then(|n| n.checked_mul(codes));
+        let first = rest.first().and_then(|&n| u64::try_from(n).ok());
+        let flat = rest.len() == 1 && (rows == 1 || cols == 1);
+        let fits =
+            units == rows.checked_mul(cols) && units > Some(0) && (flat || first == Some(rows));
+        match fits {
+            true => Ok(()),
+            false => Err(shape(
+                name,
+                shaped,
+                &format!("[{rows}, {cols}] in elements"),
+            )),
+        }
+    }
+
+    fn padding(
+        &self,
+        name: &str,
+        shaped: &Shaped,
+        extents: &Extents,
+        axis: Axis,
+        other: Axis,
+        fill: Vec<u8>,
+    ) -> Result<Change, PadError> {
+        let (rows, cols) = match extents.along_cols {
+            true => (other, axis),
+            false => (axis, other),
+        };
+        let mut sizes = shaped.shape.clone();
+        let lead = usize::from(extents.fused);
+        let flat = sizes.len() == lead + 1;
+        for (grown, axis) in [(&rows, 0), (&cols, 1)] {
+            if grown.from == grown.to {
+                continue;
+            }
+            let axis = if flat { lead } else { lead + axis };
+            // An axis that is cut up grows by its first part.
+            let size = sizes[axis]
+                .checked_mul(grown.to)
+                .filter(|n| n.is_multiple_of(grown.from.max(1)))
+                .ok_or_else(|| shape(name, shaped, "an axis that can grow"))?;
+            sizes[axis] = size / grown.from.max(1);
+        }
+        let padding = Padding {
+            lead: extents.lead,
+            rows,
+            cols,
+            fill,
+            shape: sizes,
+        };
+        let units = [
+            padding.lead,
+            padding.rows.from,
+            padding.cols.from,
+            padding.unit(),
+        ];
+        let from = units.into_iter().try_fold(1_usize, usize::checked_mul);
+        if from.and_then(|n| u64::try_from(n).ok()) != Some(shaped.bytes)
+            || padding.bytes().is_none()
+        {
+            return Err(shape(name, shaped, "whole units of its axes"));
+        }
+        Ok(Change::Pad(Box::new(padding)))
+    }
+
+    /// A tensor below experts that is no weight, scale or bias.
+    fn beside(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        if let Some(stem) = name.strip_suffix(WEIGHT_SHAPE) {
+            return self.numbers(name, stem, part, shaped);
+        }
+        // One number a projection or expert has no width.
+        let most = self.recipe.experts.saturating_mul(2);
+        let count = shaped
+            .shape
+            .iter()
+            .try_fold(1_u64, |n, &a| n.checked_mul(u64::try_from(a).ok()?));
+        let most = if named.fused { most } else { 1 };
+        let input = ["input_scale", "input_global_scale", "input_amax"];
+        if input.iter().any(|word| name.ends_with(word)) && count.is_some_and(|n| n <= most) {
+            return Ok(Change::Copy);
+        }
+        let why = if name.ends_with("zero_point") || name.ends_with("g_idx") {
+            "zero points and permuted groups are not padded"
+        } else {
+            "no known tensor of an expert: whether it must grow is not known"
+        };
+        Err(tensor(name, why))
+    }
+
+    /// The recorded shape of a packed weight: two integers.
+    fn numbers(
+        &self,
+        name: &str,
+        stem: &str,
+        part: &Part,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        let weight = format!("{stem}.weight_packed");
+        let is = named(&weight, self.recipe.gated).and_then(|n| n.is);
+        let Some((rows, _)) = is.filter(|_| self.tensors.contains_key(&weight)) else {
+            return Err(tensor(name, "no packed weight lies beside it"));
+        };
+        let wide = match shaped.dtype {
+            Stored::I64 | Stored::U64 => 8,
+            Stored::I32 | Stored::U32 => 4,
+            other => return Err(tensor(name, format!("{other} where integers are wanted"))),
+        };
+        if shaped.shape != [2] {
+            return Err(shape(name, shaped, "[2]"));
+        }
+        let bytes = |width: u64| -> Vec<u8> {
+            let pair = match rows {
+                Rows::Second => [part.hidden, width],
+                _ => [width, part.hidden],
+            };
+            let wide = pair.iter().flat_map(|n| n.to_le_bytes()[..wide].to_vec());
+            wide.collect()
+        };
+        Ok(Change::Numbers {
+            from: bytes(part.width.from),
+            to: bytes(part.width.to),
+        })
+    }
+
+    /// A tensor outside of experts: it changes only where every scale grid of the model does.
+    fn elsewhere(&self, name: &str, shaped: &Shaped) -> Result<Change, PadError> {
+        let (Some(blocks), Some(stem)) = (
+            self.recipe.routed.blocks,
+            name.strip_suffix(".weight_scale_inv"),
+        ) else {
+            return Ok(Change::Copy);
+        };
+        let weight = self.tensors.get(&format!("{stem}.weight"));
+        let Some([rows, cols]) = weight.map(|w| w.shape.as_slice()) else {
+            return Err(tensor(
+                name,
+                "no weight of two axes lies beside it, whose blocks it would scale",
+            ));
+        };
+        let axis = |len: &usize| u64::try_from(*len).ok().and_then(|len| blocks.refined(len));
+        let (Some(rows), Some(cols)) = (axis(rows), axis(cols)) else {
+            return Err(shape(name, shaped, "blocks that can be refined"));
+        };
+        if shaped.shape != [rows.from, cols.from] {
+            return Err(shape(
+                name,
+                shaped,
+                &format!("[{}, {}]", rows.from, cols.from),
+            ));
+        }
+        let padding = Padding {
+            lead: 1,
+            shape: vec![rows.to, cols.to],
+            rows,
+            cols,
+            fill: vec![0; shaped.dtype.bitsize() / 8],
+        };
+        Ok(Change::Pad(Box::new(padding)))
+    }
+}
+
+fn size(name: &str, n: u64) -> Result<usize, PadError> {
+    index(n).ok_or_else(|| tensor(name, format!("{n} is no index here")))
+}
+
+fn shape(name: &str, shaped: &Shaped, wanted: &str) -> PadError {
+    tensor(
+        name,
+        format!("{} {:?}, wanted {wanted}", shaped.dtype, shaped.shape),
+    )
+}

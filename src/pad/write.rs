@@ -1,0 +1,595 @@
+//! The run: every file of a checkpoint, padded, copied or linked, then checked and put in its place.
+//!
+//! It must not decide what a tensor becomes.
+
+use super::certificate::{
+    CERTIFICATE, Certificate, FileNote, OutputNote, RuleNote, TensorNote, tool,
+};
+use super::change::{Change, Shaped};
+use super::config::{self, CONFIG, Config};
+use super::error::{PadError, io_at};
+use super::folder::{Done, Head, Making, Seen, list, sweep, unchanged};
+use super::hold::Hold;
+use super::recipe::{Recipe, Request, recipe};
+use super::stream;
+use super::treat::{Tensors, Treat};
+use crate::checkpoint::{Checkpoint, CheckpointError, INDEX, Output, TensorFile, header, named};
+use crate::model::FILE_LIMIT;
+use crate::rule::Rule;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::ops::Range;
+use std::path::Path;
+
+/// Files of other kinds are linked from this size on.
+const LINK_MIN: u64 = 1 << 20;
+/// Bytes of an index that is read: as the reader's own limit.
+const INDEX_MAX: u64 = 256 << 20;
+/// Bytes that are hashed on several threads.
+const HASH_THREADS: usize = 1 << 20;
+
+/// What a run tells on its way.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
+    /// Bytes of the input that are to be read, and those that an earlier run had done.
+    Begin {
+        /// All.
+        total: u64,
+        /// Done.
+        done: u64,
+    },
+    /// So many more were read.
+    Read(u64),
+    /// What begins now.
+    Doing(&'a str),
+}
+
+/// Told of steps.
+pub type Progress<'a> = dyn FnMut(Step<'_>) + 'a;
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The output is in its place.
+    Padded(Box<Padded>),
+    /// There was nothing to do, and nothing was written; one sentence.
+    Nothing(String),
+}
+
+/// A padded checkpoint, and what it took.
+#[derive(Debug)]
+pub struct Padded {
+    /// What lies beside it.
+    pub certificate: Certificate,
+    /// Files with tensors that were written.
+    pub written: usize,
+    /// Files that are the input's under another name.
+    pub linked: usize,
+    /// Files that an earlier run had finished.
+    pub resumed: usize,
+    /// Bytes of the input's files.
+    pub bytes_before: u64,
+    /// Bytes of the output's files.
+    pub bytes_after: u64,
+    /// What else there is to say, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Pads the checkpoint in a folder into a new one; `rule` is that of the request.
+///
+/// # Errors
+/// When it cannot be padded, read or written. Nothing stands at `out` then; what was finished lies
+/// beside it, and an equal run goes on from there.
+pub fn pad(
+    folder: &Path,
+    out: &Path,
+    request: &Request,
+    rule: Option<&Rule>,
+    switches: &[&str],
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, PadError> {
+    let config = read_config(folder)?;
+    if let Some(sentence) = done_before(folder, out, request, &config)? {
+        return Ok(Outcome::Nothing(sentence));
+    }
+    outside(folder, out)?;
+    let recipe = recipe(&config.model, &config.keys, request, rule, switches)?;
+    if recipe.same() {
+        let width = recipe.routed.width.from;
+        return Ok(Outcome::Nothing(format!(
+            "nothing to pad: every one of {} ranks can use its share of {width} as it is; nothing was written",
+            request.tp
+        )));
+    }
+    let files = list(folder)?;
+    let checkpoint = Checkpoint::open(folder)?;
+    let tensors = shapes(&checkpoint)?;
+    let changes = changes(&recipe, &tensors)?;
+    let run = Run {
+        folder,
+        checkpoint: &checkpoint,
+        tensors: &tensors,
+        changes: &changes,
+        texts: texts(folder, &config, &recipe, &tensors, &changes)?,
+        files: &files,
+    };
+    let head = Head {
+        tool: tool(),
+        request: serde_json::to_string(request).expect("a request is JSON"),
+        input: folder
+            .canonicalize()
+            .map_err(io_at(folder))?
+            .display()
+            .to_string(),
+        files: files.clone(),
+    };
+    let mut making = Making::start(out, &head)?;
+    let resumed = making.done.len();
+    let done = run.all(&mut making, progress)?;
+    unchanged(folder, &files)?;
+    progress(Step::Doing("checking"));
+    let made = making.folder();
+    let after = Checkpoint::open(&made)?;
+    let hold = Hold {
+        model: &config.model,
+        recipe: &recipe,
+        before: &checkpoint,
+        after: &after,
+    };
+    let rule = rule.map(|rule| RuleNote {
+        id: rule.id.clone(),
+        version: rule.version.clone(),
+        source: rule.source.clone(),
+    });
+    let certificate = Certificate {
+        schema: Certificate::schema(),
+        tool: tool(),
+        request: request.clone(),
+        rule,
+        audit: hold.audit(&tensors)?,
+        differential: hold.differential(&tensors)?,
+        plan: recipe,
+        tensors: done.iter().flat_map(|d| d.tensors.clone()).collect(),
+        files: done.iter().filter_map(|d| d.file.clone()).collect(),
+    };
+    let text = serde_json::to_vec_pretty(&certificate).expect("names and numbers are JSON");
+    making.file(CERTIFICATE, |file, path| {
+        file.write_all(&text).map_err(io_at(path))
+    })?;
+    making.finish()?;
+    let with_tensors = |d: &&Done| !d.tensors.is_empty();
+    Ok(Outcome::Padded(Box::new(Padded {
+        written: done
+            .iter()
+            .filter(with_tensors)
+            .filter(|d| !d.linked)
+            .count(),
+        linked: done.iter().filter(|d| d.linked).count(),
+        resumed,
+        bytes_before: files.iter().map(|f| f.bytes).sum(),
+        bytes_after: done.iter().map(|d| d.bytes).sum(),
+        notes: run.notes(),
+        certificate,
+    })))
+}
+
+fn read_config(folder: &Path) -> Result<Config, PadError> {
+    let path = folder.join(CONFIG);
+    let text = text(&path, FILE_LIMIT)?;
+    let beside = folder.join("hf_quant_config.json");
+    let beside = match beside.exists() {
+        true => Some(self::text(&beside, FILE_LIMIT)?),
+        false => None,
+    };
+    Config::read(path.display().to_string(), text, beside)
+}
+
+/// A text file of bounded size.
+pub(super) fn text(path: &Path, most: u64) -> Result<String, PadError> {
+    let wrong = |why: String| PadError::File {
+        file: path.display().to_string(),
+        why,
+    };
+    let opened = File::open(path).map_err(io_at(path))?;
+    let mut bytes = Vec::new();
+    opened
+        .take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io_at(path))?;
+    if bytes.len() as u64 > most {
+        return Err(wrong(format!("larger than {most} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong("no UTF-8 text".to_owned()))
+}
+
+/// The sentence that says why there is nothing to do, if so; an error where the request cannot be met.
+fn done_before(
+    folder: &Path,
+    out: &Path,
+    request: &Request,
+    config: &Config,
+) -> Result<Option<String>, PadError> {
+    if out.symlink_metadata().is_ok() {
+        let exists = || PadError::Exists(out.display().to_string());
+        let there = Certificate::read(out).map_err(|_| exists())?;
+        let input = blake3::hash(config.text.as_bytes()).to_hex();
+        let same = there
+            .files
+            .iter()
+            .any(|f| f.name == CONFIG && *f.input == *input);
+        if !same || there.request != *request {
+            return Err(exists());
+        }
+        sweep(out)?;
+        let out = out.display();
+        return Ok(Some(format!(
+            "{out} is this checkpoint padded so already; nothing was written (padproof verify {out} checks it)"
+        )));
+    }
+    if !config.padded_before() {
+        return Ok(None);
+    }
+    let place = folder.display();
+    match Certificate::read(folder) {
+        Ok(there) if there.request == *request => Ok(Some(format!(
+            "{place} is padded so already, says its certificate; nothing was written"
+        ))),
+        Ok(there) => Err(PadError::Refused(format!(
+            "{place} was padded before, from {} to {}: pad the checkpoint that it was made of",
+            there.plan.routed.width.from, there.plan.routed.width.to
+        ))),
+        Err(_) => Err(PadError::Refused(format!(
+            "{place}: its config.json says that padproof padded it, but {CERTIFICATE} cannot be read"
+        ))),
+    }
+}
+
+/// Refuses an output inside the input: it would be part of itself.
+fn outside(folder: &Path, out: &Path) -> Result<(), PadError> {
+    let parent = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let parent = parent.canonicalize().map_err(io_at(parent))?;
+    let folder = folder.canonicalize().map_err(io_at(folder))?;
+    match parent.starts_with(&folder) {
+        true => Err(PadError::Refused(format!(
+            "{} would lie inside the checkpoint that it is made of",
+            out.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Every tensor of every file, those that an index leaves out as well.
+pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
+    let mut all = Tensors::new();
+    for (path, file) in checkpoint.files()? {
+        for name in file.names() {
+            let entry = file.entry(name).expect("it was just listed");
+            let shaped = Shaped {
+                dtype: entry.dtype,
+                shape: entry.shape.clone(),
+                bytes: entry.bytes,
+            };
+            if all.insert(name.to_owned(), shaped).is_some() {
+                let why = format!("is in {} and in another file as well", path.display());
+                return Err(super::error::tensor(name, why));
+            }
+        }
+    }
+    for name in checkpoint.names() {
+        checkpoint.entry(name)?;
+    }
+    Ok(all)
+}
+
+/// What each tensor becomes.
+pub(super) fn changes(
+    recipe: &Recipe,
+    tensors: &Tensors,
+) -> Result<BTreeMap<String, Change>, PadError> {
+    let treat = Treat::new(recipe, tensors);
+    let (mut routed, mut shared) = (false, false);
+    let mut all = BTreeMap::new();
+    for (name, shaped) in tensors {
+        let change = treat.change(name, shaped)?;
+        if let (Change::Pad(_), Some(named)) = (&change, named(name, recipe.gated)) {
+            shared |= named.shared;
+            routed |= !named.shared;
+        }
+        all.insert(name.clone(), change);
+    }
+    let grows = |part: &super::sizes::Part| !part.width.same() || part.blocks.is_some();
+    let none = |what: &str, width: u64| {
+        PadError::Refused(format!(
+            "the config says {what} experts of {width}, but no tensor is named as theirs"
+        ))
+    };
+    if grows(&recipe.routed) && !routed {
+        return Err(none("routed", recipe.routed.width.from));
+    }
+    match &recipe.shared {
+        Some(part) if grows(part) && !shared => Err(none("shared", part.width.from)),
+        _ => Ok(all),
+    }
+}
+
+/// The texts that change, by name.
+fn texts(
+    folder: &Path,
+    config: &Config,
+    recipe: &Recipe,
+    tensors: &Tensors,
+    changes: &BTreeMap<String, Change>,
+) -> Result<BTreeMap<String, String>, PadError> {
+    let mut texts = BTreeMap::from([(CONFIG.to_owned(), config.padded(recipe)?)]);
+    let path = folder.join(INDEX);
+    if path.exists() {
+        let bytes = |(name, shaped): (&String, &Shaped)| changes[name].bytes(shaped);
+        let total = tensors
+            .iter()
+            .map(bytes)
+            .try_fold(0_u64, |sum, n| sum.checked_add(n?));
+        let new = total.and_then(|total| config::index(&text(&path, INDEX_MAX).ok()?, total));
+        let new = new.ok_or_else(|| PadError::File {
+            file: path.display().to_string(),
+            why: "its total_size cannot be rewritten".to_owned(),
+        })?;
+        texts.insert(INDEX.to_owned(), new);
+    }
+    Ok(texts)
+}
+
+struct Run<'a> {
+    folder: &'a Path,
+    checkpoint: &'a Checkpoint,
+    tensors: &'a Tensors,
+    changes: &'a BTreeMap<String, Change>,
+    texts: BTreeMap<String, String>,
+    files: &'a [Seen],
+}
+
+impl Run<'_> {
+    /// Makes every file that is not done yet.
+    fn all(&self, making: &mut Making, progress: &mut Progress<'_>) -> Result<Vec<Done>, PadError> {
+        let holders: BTreeMap<String, &TensorFile> = self.holders()?;
+        let mut finished: BTreeMap<String, Done> = std::mem::take(&mut making.done)
+            .into_iter()
+            .map(|done| (done.name.clone(), done))
+            .collect();
+        let total = self.files.iter().map(|f| f.bytes).sum();
+        let known = |f: &&Seen| finished.contains_key(&f.name);
+        let done = self.files.iter().filter(known).map(|f| f.bytes).sum();
+        progress(Step::Begin { total, done });
+        let mut all = Vec::new();
+        for seen in self.files {
+            if seen.name == CERTIFICATE {
+                continue;
+            }
+            if let Some(done) = finished.remove(&seen.name) {
+                all.push(done);
+                continue;
+            }
+            progress(Step::Doing(&seen.name));
+            let done = match holders.get(&seen.name) {
+                Some(file) => self.tensors(making, seen, file, progress)?,
+                None => self.other(making, seen, progress)?,
+            };
+            // What was read is what was there when the run began.
+            unchanged(self.folder, std::slice::from_ref(seen))?;
+            making.note(&done)?;
+            all.push(done);
+        }
+        Ok(all)
+    }
+
+    /// Files with tensors, by their name in the checkpoint.
+    fn holders(&self) -> Result<BTreeMap<String, &TensorFile>, PadError> {
+        let files = self.checkpoint.files()?.into_iter();
+        let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+        Ok(files
+            .filter_map(|(path, file)| Some((name(path)?, file)))
+            .collect())
+    }
+
+    /// A file with tensors: linked or copied whole where none changes.
+    fn tensors(
+        &self,
+        making: &Making,
+        seen: &Seen,
+        file: &TensorFile,
+        progress: &mut Progress<'_>,
+    ) -> Result<Done, PadError> {
+        let source = self.folder.join(&seen.name);
+        let order = file.in_order();
+        let same = order.iter().all(|name| self.changes[*name] == Change::Copy);
+        if same && making.link(&seen.name, &source)? {
+            let mut nowhere = std::io::sink();
+            let notes = self.stream(seen, file, &order, &mut nowhere, progress)?;
+            return Ok(Done {
+                name: seen.name.clone(),
+                bytes: seen.bytes,
+                linked: true,
+                tensors: notes,
+                file: None,
+            });
+        }
+        let outputs: Vec<Output<'_>> = order.iter().map(|name| self.output(name)).collect();
+        let head = header(file.name(), file.metadata(), &outputs)?;
+        let data: u64 = outputs.iter().map(|o| o.bytes).sum();
+        let bytes = u64::try_from(head.len()).unwrap_or(u64::MAX) + data;
+        let notes = making.file(&seen.name, |out, path| {
+            let mut out = Named(BufWriter::with_capacity(1 << 20, out), path);
+            out.take(&head)?;
+            let notes = self.stream(seen, file, &order, &mut out.0, progress)?;
+            out.0.flush().map_err(io_at(path))?;
+            Ok(notes)
+        })?;
+        Ok(Done {
+            name: seen.name.clone(),
+            bytes,
+            linked: false,
+            tensors: notes,
+            file: None,
+        })
+    }
+
+    fn output<'t>(&'t self, name: &'t str) -> Output<'t> {
+        let (shaped, change) = (&self.tensors[name], &self.changes[name]);
+        Output {
+            name,
+            dtype: shaped.dtype,
+            shape: change.shape(shaped),
+            bytes: change.bytes(shaped).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The data of tensors in their order, hashed on both sides.
+    fn stream(
+        &self,
+        seen: &Seen,
+        file: &TensorFile,
+        order: &[&str],
+        out: &mut dyn Write,
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<TensorNote>, PadError> {
+        let mut notes = Vec::new();
+        for name in order {
+            let (shaped, change) = (&self.tensors[*name], &self.changes[*name]);
+            let (mut input, mut output) = (blake3::Hasher::new(), blake3::Hasher::new());
+            let mut read = |range: Range<u64>| {
+                let bytes = file.data(name, range).map_err(cut_short)?;
+                hash(&mut input, &bytes);
+                progress(Step::Read(bytes.len() as u64));
+                Ok(bytes)
+            };
+            let mut write = |bytes: &[u8]| {
+                let target = Path::new(&seen.name);
+                out.write_all(bytes).map_err(io_at(target))
+            };
+            match change {
+                Change::Copy => stream::whole(shaped.bytes, &mut read, &mut write)?,
+                Change::Numbers { from, to } => {
+                    if read(0..shaped.bytes)? != *from {
+                        let why = "does not say the shape of the weight beside it";
+                        return Err(super::error::tensor(name, why));
+                    }
+                    hash(&mut output, to);
+                    write(to)?;
+                }
+                Change::Pad(padding) => stream::pad(padding, &mut read, &mut |bytes| {
+                    hash(&mut output, bytes);
+                    write(bytes)
+                })?,
+            }
+            let changed = *change != Change::Copy;
+            notes.push(TensorNote {
+                name: (*name).to_owned(),
+                file: seen.name.clone(),
+                dtype: shaped.dtype,
+                shape: shaped.shape.clone(),
+                input: input.finalize().to_hex().to_string(),
+                output: changed.then(|| OutputNote {
+                    shape: change.shape(shaped).to_vec(),
+                    blake3: output.finalize().to_hex().to_string(),
+                }),
+            });
+        }
+        Ok(notes)
+    }
+
+    /// A file without tensors: rewritten, linked or copied.
+    fn other(
+        &self,
+        making: &Making,
+        seen: &Seen,
+        progress: &mut Progress<'_>,
+    ) -> Result<Done, PadError> {
+        let source = self.folder.join(&seen.name);
+        let mut linked = false;
+        let mut note = FileNote {
+            name: seen.name.clone(),
+            input: String::new(),
+            output: None,
+        };
+        let mut bytes = seen.bytes;
+        if let Some(text) = self.texts.get(&seen.name) {
+            note.input = hashed(&source, &mut std::io::sink(), progress)?;
+            note.output = Some(blake3::hash(text.as_bytes()).to_hex().to_string());
+            bytes = text.len() as u64;
+            making.file(&seen.name, |out, path| {
+                out.write_all(text.as_bytes()).map_err(io_at(path))
+            })?;
+        } else if seen.bytes >= LINK_MIN && making.link(&seen.name, &source)? {
+            linked = true;
+            note.input = hashed(&source, &mut std::io::sink(), progress)?;
+        } else {
+            note.input = making.file(&seen.name, |out, _| hashed(&source, out, progress))?;
+        }
+        Ok(Done {
+            name: seen.name.clone(),
+            bytes,
+            linked,
+            tensors: Vec::new(),
+            file: Some(note),
+        })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let held = self.holders().unwrap_or_default();
+        let other = |f: &&Seen| f.name.ends_with(".safetensors") && !held.contains_key(&f.name);
+        let name = |f: &Seen| format!("{} is in no index: copied as it is, not padded", f.name);
+        self.files.iter().filter(other).map(name).collect()
+    }
+}
+
+/// A file that is written, with its path for messages.
+struct Named<'a, W>(W, &'a Path);
+
+impl<W: Write> Named<'_, W> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), PadError> {
+        self.0.write_all(bytes).map_err(io_at(self.1))
+    }
+}
+
+/// Copies a file and gives its BLAKE3.
+pub(super) fn hashed(
+    source: &Path,
+    out: &mut dyn Write,
+    progress: &mut Progress<'_>,
+) -> Result<String, PadError> {
+    let mut file = File::open(source).map_err(io_at(source))?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let n = match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finalize().to_hex().to_string()),
+            Ok(n) => n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(io_at(source)(error)),
+        };
+        hash(&mut hasher, &buffer[..n]);
+        out.write_all(&buffer[..n]).map_err(io_at(source))?;
+        progress(Step::Read(n as u64));
+    }
+}
+
+/// More bytes of what is hashed, on several threads where that pays.
+pub(super) fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    match bytes.len() >= HASH_THREADS {
+        true => hasher.update_rayon(bytes),
+        false => hasher.update(bytes),
+    };
+}
+
+/// A file that ends where it did not when it was opened has changed.
+fn cut_short(error: CheckpointError) -> PadError {
+    match error {
+        CheckpointError::Io { file, source } if source.kind() == ErrorKind::UnexpectedEof => {
+            PadError::Changed { file }
+        }
+        other => PadError::Checkpoint(other),
+    }
+}
