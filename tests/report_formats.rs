@@ -225,8 +225,8 @@ fn help_names_only_what_works() {
     };
     snapshot("help@padproof", &help(&["--help"]));
     for command in [
-        "plan", "audit", "diff", "run", "check", "list", "explain", "show", "shrink", "replay",
-        "doctor",
+        "plan", "audit", "pad", "verify", "diff", "run", "check", "list", "explain", "show",
+        "shrink", "replay", "doctor",
     ] {
         snapshot(&format!("help@{command}"), &help(&[command, "-h"]));
     }

@@ -18,6 +18,7 @@ mod list;
 mod main;
 mod output;
 mod pad;
+mod pad_args;
 mod plan;
 mod progress;
 mod run;

@@ -2,10 +2,10 @@
 //!
 //! It must not decide sizes or write files. Layer 11.
 
-use super::args::PadArgs;
 use super::bytes::Bytes;
 use super::environment::rule_switches;
 use super::error::CliError;
+use super::pad_args::PadArgs;
 use crate::pad::{Outcome, Request, pad as run};
 use crate::report::padded_human;
 use crate::run::{ExitCode, on_arch};

@@ -2,9 +2,9 @@
 //!
 //! It must not judge bytes. Layer 11.
 
-use super::args::VerifyArgs;
 use super::bytes::Bytes;
 use super::error::CliError;
+use super::pad_args::VerifyArgs;
 use crate::pad::verify as run;
 use crate::report::verified_human;
 use crate::run::ExitCode;

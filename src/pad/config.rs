@@ -203,3 +203,70 @@ pub(super) fn read_index(text: &str) -> Option<(BTreeMap<String, String>, Option
     };
     Some((read.weight_map, total))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::recipe::{Request, recipe};
+    use super::*;
+    use std::fmt::Write;
+    use std::path::Path;
+
+    /// What becomes of a model's config for eight ranks of whole 128s, in one line.
+    fn told(folder: &Path) -> String {
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+        let text = read("config.json").expect("a config");
+        let config =
+            match Config::read("config.json".to_owned(), text, read("hf_quant_config.json")) {
+                Ok(config) => config,
+                Err(error) => return error.to_string(),
+            };
+        let request = Request::new(8, None, Some(128), None, &[]);
+        let made = recipe(&config.model, &config.keys, &request, None, &[]);
+        let padded = made.and_then(|made| {
+            let width = |part: &super::super::sizes::Part| {
+                format!("{} -> {}", part.width.from, part.width.to)
+            };
+            let shared = made
+                .shared
+                .as_ref()
+                .map_or(String::new(), |p| format!(", shared {}", width(p)));
+            let sizes = format!("{}{shared}", width(&made.routed));
+            config.padded(&made).map(|text| (sizes, text))
+        });
+        match padded {
+            Err(error) => error.to_string(),
+            Ok((sizes, text)) => {
+                let old = config.text.lines().count();
+                let changed: Vec<&str> = text
+                    .lines()
+                    .zip(config.text.lines())
+                    .filter(|(new, old)| new.trim_end_matches(',') != old.trim_end_matches(','))
+                    .map(|(new, _)| new.trim().trim_end_matches(','))
+                    .collect();
+                assert!(text.lines().count() <= old + 2, "{text}");
+                format!("{sizes}: {}", changed.join(" "))
+            }
+        }
+    }
+
+    #[test]
+    fn real_configs_are_rewritten_or_say_why_not() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/configs");
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            return;
+        };
+        let mut folders: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+        folders.retain(|path| path.is_dir());
+        folders.sort();
+        let mut table = String::new();
+        for folder in folders {
+            let name = folder.file_name().expect("a name").to_string_lossy();
+            writeln!(table, "{name}\n    {}", told(&folder)).expect("text takes text");
+        }
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("../../snapshots");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!("pad-configs", table));
+    }
+}

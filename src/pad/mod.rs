@@ -3,6 +3,8 @@
 //! It must not decide sizes: they are a plan's. Layer 8.
 
 mod axis;
+mod before;
+mod beside;
 mod certificate;
 mod change;
 mod config;

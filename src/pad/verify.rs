@@ -3,6 +3,7 @@
 //! It must not need the input, nor believe the certificate: what that says of the tensors is held
 //! against their bytes, and what it says of sizes against the config and the index.
 
+use super::before::{INDEX_MAX, shapes, text};
 use super::certificate::{CERTIFICATE, Certificate, TensorNote};
 use super::change::{Change, Shaped};
 use super::config::{self, CONFIG, Config};
@@ -10,7 +11,7 @@ use super::error::PadError;
 use super::folder::list;
 use super::stream;
 use super::treat::{Tensors, Treat};
-use super::write::{Progress, Step, hash, hashed, shapes, text};
+use super::write::{Progress, Step, hash, hashed};
 use crate::checkpoint::{Checkpoint, INDEX, TensorFile};
 use crate::model::FILE_LIMIT;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +173,7 @@ fn said(
     }
     let path = folder.join(INDEX);
     if path.exists() {
-        index(&text(&path, 256 << 20)?, now, checkpoint, verified)?;
+        index(&text(&path, INDEX_MAX)?, now, checkpoint, verified)?;
     }
     let listed: BTreeSet<&str> = verified
         .certificate

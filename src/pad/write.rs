@@ -2,19 +2,18 @@
 //!
 //! It must not decide what a tensor becomes.
 
+use super::before::{changes, done_before, outside, read_config, shapes, texts};
 use super::certificate::{
     CERTIFICATE, Certificate, FileNote, OutputNote, RuleNote, TensorNote, tool,
 };
-use super::change::{Change, Shaped};
-use super::config::{self, CONFIG, Config};
+use super::change::Change;
 use super::error::{PadError, io_at};
-use super::folder::{Done, Head, Making, Seen, list, sweep, unchanged};
+use super::folder::{Done, Head, Making, Seen, list, unchanged};
 use super::hold::Hold;
-use super::recipe::{Recipe, Request, recipe};
+use super::recipe::{Request, recipe};
 use super::stream;
-use super::treat::{Tensors, Treat};
-use crate::checkpoint::{Checkpoint, CheckpointError, INDEX, Output, TensorFile, header, named};
-use crate::model::FILE_LIMIT;
+use super::treat::Tensors;
+use crate::checkpoint::{Checkpoint, CheckpointError, Output, TensorFile, header};
 use crate::rule::Rule;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,8 +23,6 @@ use std::path::Path;
 
 /// Files of other kinds are linked from this size on.
 const LINK_MIN: u64 = 1 << 20;
-/// Bytes of an index that is read: as the reader's own limit.
-const INDEX_MAX: u64 = 256 << 20;
 /// Bytes that are hashed on several threads.
 const HASH_THREADS: usize = 1 << 20;
 
@@ -172,174 +169,6 @@ pub fn pad(
         notes: run.notes(),
         certificate,
     })))
-}
-
-fn read_config(folder: &Path) -> Result<Config, PadError> {
-    let path = folder.join(CONFIG);
-    let text = text(&path, FILE_LIMIT)?;
-    let beside = folder.join("hf_quant_config.json");
-    let beside = match beside.exists() {
-        true => Some(self::text(&beside, FILE_LIMIT)?),
-        false => None,
-    };
-    Config::read(path.display().to_string(), text, beside)
-}
-
-/// A text file of bounded size.
-pub(super) fn text(path: &Path, most: u64) -> Result<String, PadError> {
-    let wrong = |why: String| PadError::File {
-        file: path.display().to_string(),
-        why,
-    };
-    let opened = File::open(path).map_err(io_at(path))?;
-    let mut bytes = Vec::new();
-    opened
-        .take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io_at(path))?;
-    if bytes.len() as u64 > most {
-        return Err(wrong(format!("larger than {most} bytes")));
-    }
-    String::from_utf8(bytes).map_err(|_| wrong("no UTF-8 text".to_owned()))
-}
-
-/// The sentence that says why there is nothing to do, if so; an error where the request cannot be met.
-fn done_before(
-    folder: &Path,
-    out: &Path,
-    request: &Request,
-    config: &Config,
-) -> Result<Option<String>, PadError> {
-    if out.symlink_metadata().is_ok() {
-        let exists = || PadError::Exists(out.display().to_string());
-        let there = Certificate::read(out).map_err(|_| exists())?;
-        let input = blake3::hash(config.text.as_bytes()).to_hex();
-        let same = there
-            .files
-            .iter()
-            .any(|f| f.name == CONFIG && *f.input == *input);
-        if !same || there.request != *request {
-            return Err(exists());
-        }
-        sweep(out)?;
-        let out = out.display();
-        return Ok(Some(format!(
-            "{out} is this checkpoint padded so already; nothing was written (padproof verify {out} checks it)"
-        )));
-    }
-    if !config.padded_before() {
-        return Ok(None);
-    }
-    let place = folder.display();
-    match Certificate::read(folder) {
-        Ok(there) if there.request == *request => Ok(Some(format!(
-            "{place} is padded so already, says its certificate; nothing was written"
-        ))),
-        Ok(there) => Err(PadError::Refused(format!(
-            "{place} was padded before, from {} to {}: pad the checkpoint that it was made of",
-            there.plan.routed.width.from, there.plan.routed.width.to
-        ))),
-        Err(_) => Err(PadError::Refused(format!(
-            "{place}: its config.json says that padproof padded it, but {CERTIFICATE} cannot be read"
-        ))),
-    }
-}
-
-/// Refuses an output inside the input: it would be part of itself.
-fn outside(folder: &Path, out: &Path) -> Result<(), PadError> {
-    let parent = match out.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let parent = parent.canonicalize().map_err(io_at(parent))?;
-    let folder = folder.canonicalize().map_err(io_at(folder))?;
-    match parent.starts_with(&folder) {
-        true => Err(PadError::Refused(format!(
-            "{} would lie inside the checkpoint that it is made of",
-            out.display()
-        ))),
-        false => Ok(()),
-    }
-}
-
-/// Every tensor of every file, those that an index leaves out as well.
-pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
-    let mut all = Tensors::new();
-    for (path, file) in checkpoint.files()? {
-        for name in file.names() {
-            let entry = file.entry(name).expect("it was just listed");
-            let shaped = Shaped {
-                dtype: entry.dtype,
-                shape: entry.shape.clone(),
-                bytes: entry.bytes,
-            };
-            if all.insert(name.to_owned(), shaped).is_some() {
-                let why = format!("is in {} and in another file as well", path.display());
-                return Err(super::error::tensor(name, why));
-            }
-        }
-    }
-    for name in checkpoint.names() {
-        checkpoint.entry(name)?;
-    }
-    Ok(all)
-}
-
-/// What each tensor becomes.
-pub(super) fn changes(
-    recipe: &Recipe,
-    tensors: &Tensors,
-) -> Result<BTreeMap<String, Change>, PadError> {
-    let treat = Treat::new(recipe, tensors);
-    let (mut routed, mut shared) = (false, false);
-    let mut all = BTreeMap::new();
-    for (name, shaped) in tensors {
-        let change = treat.change(name, shaped)?;
-        if let (Change::Pad(_), Some(named)) = (&change, named(name, recipe.gated)) {
-            shared |= named.shared;
-            routed |= !named.shared;
-        }
-        all.insert(name.clone(), change);
-    }
-    let grows = |part: &super::sizes::Part| !part.width.same() || part.blocks.is_some();
-    let none = |what: &str, width: u64| {
-        PadError::Refused(format!(
-            "the config says {what} experts of {width}, but no tensor is named as theirs"
-        ))
-    };
-    if grows(&recipe.routed) && !routed {
-        return Err(none("routed", recipe.routed.width.from));
-    }
-    match &recipe.shared {
-        Some(part) if grows(part) && !shared => Err(none("shared", part.width.from)),
-        _ => Ok(all),
-    }
-}
-
-/// The texts that change, by name.
-fn texts(
-    folder: &Path,
-    config: &Config,
-    recipe: &Recipe,
-    tensors: &Tensors,
-    changes: &BTreeMap<String, Change>,
-) -> Result<BTreeMap<String, String>, PadError> {
-    let mut texts = BTreeMap::from([(CONFIG.to_owned(), config.padded(recipe)?)]);
-    let path = folder.join(INDEX);
-    if path.exists() {
-        let bytes = |(name, shaped): (&String, &Shaped)| changes[name].bytes(shaped);
-        let total = tensors
-            .iter()
-            .map(bytes)
-            .try_fold(0_u64, |sum, n| sum.checked_add(n?));
-        let new = total.and_then(|total| config::index(&text(&path, INDEX_MAX).ok()?, total));
-        let new = new.ok_or_else(|| PadError::File {
-            file: path.display().to_string(),
-            why: "its total_size cannot be rewritten".to_owned(),
-        })?;
-        texts.insert(INDEX.to_owned(), new);
-    }
-    Ok(texts)
 }
 
 struct Run<'a> {

@@ -1,0 +1,116 @@
+//! Which change a tensor needs that is no expert's weight, scale or bias.
+//!
+//! It must not read data.
+
+use super::change::{Change, Padding, Shaped};
+use super::error::{PadError, tensor};
+use super::sizes::Part;
+use super::treat::{Treat, shape};
+use crate::checkpoint::{Named, Rows, named};
+use safetensors::Dtype as Stored;
+
+/// Suffix of compressed-tensors' record of a packed weight's shape.
+const WEIGHT_SHAPE: &str = ".weight_shape";
+
+impl Treat<'_> {
+    /// A tensor below experts that is no weight, scale or bias.
+    pub(super) fn beside(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        if let Some(stem) = name.strip_suffix(WEIGHT_SHAPE) {
+            return self.numbers(name, stem, part, shaped);
+        }
+        // One number a projection or expert has no width.
+        let most = self.recipe.experts.saturating_mul(2);
+        let count = shaped
+            .shape
+            .iter()
+            .try_fold(1_u64, |n, &a| n.checked_mul(u64::try_from(a).ok()?));
+        let most = if named.fused { most } else { 1 };
+        let input = ["input_scale", "input_global_scale", "input_amax"];
+        if input.iter().any(|word| name.ends_with(word)) && count.is_some_and(|n| n <= most) {
+            return Ok(Change::Copy);
+        }
+        let why = if name.ends_with("zero_point") || name.ends_with("g_idx") {
+            "zero points and permuted groups are not padded"
+        } else {
+            "no known tensor of an expert: whether it must grow is not known"
+        };
+        Err(tensor(name, why))
+    }
+
+    /// The recorded shape of a packed weight: two integers.
+    fn numbers(
+        &self,
+        name: &str,
+        stem: &str,
+        part: &Part,
+        shaped: &Shaped,
+    ) -> Result<Change, PadError> {
+        let weight = format!("{stem}.weight_packed");
+        let is = named(&weight, self.recipe.gated).and_then(|n| n.is);
+        let Some((rows, _)) = is.filter(|_| self.tensors.contains_key(&weight)) else {
+            return Err(tensor(name, "no packed weight lies beside it"));
+        };
+        let wide = match shaped.dtype {
+            Stored::I64 | Stored::U64 => 8,
+            Stored::I32 | Stored::U32 => 4,
+            other => return Err(tensor(name, format!("{other} where integers are wanted"))),
+        };
+        if shaped.shape != [2] {
+            return Err(shape(name, shaped, "[2]"));
+        }
+        let bytes = |width: u64| -> Vec<u8> {
+            let pair = match rows {
+                Rows::Second => [part.hidden, width],
+                _ => [width, part.hidden],
+            };
+            let wide = pair.iter().flat_map(|n| n.to_le_bytes()[..wide].to_vec());
+            wide.collect()
+        };
+        Ok(Change::Numbers {
+            from: bytes(part.width.from),
+            to: bytes(part.width.to),
+        })
+    }
+
+    /// A tensor outside of experts: it changes only where every scale grid of the model does.
+    pub(super) fn elsewhere(&self, name: &str, shaped: &Shaped) -> Result<Change, PadError> {
+        let (Some(blocks), Some(stem)) = (
+            self.recipe.routed.blocks,
+            name.strip_suffix(".weight_scale_inv"),
+        ) else {
+            return Ok(Change::Copy);
+        };
+        let weight = self.tensors.get(&format!("{stem}.weight"));
+        let Some([rows, cols]) = weight.map(|w| w.shape.as_slice()) else {
+            return Err(tensor(
+                name,
+                "no weight of two axes lies beside it, whose blocks it would scale",
+            ));
+        };
+        let axis = |len: &usize| u64::try_from(*len).ok().and_then(|len| blocks.refined(len));
+        let (Some(rows), Some(cols)) = (axis(rows), axis(cols)) else {
+            return Err(shape(name, shaped, "blocks that can be refined"));
+        };
+        if shaped.shape != [rows.from, cols.from] {
+            return Err(shape(
+                name,
+                shaped,
+                &format!("[{}, {}]", rows.from, cols.from),
+            ));
+        }
+        let padding = Padding {
+            lead: 1,
+            shape: vec![rows.to, cols.to],
+            rows,
+            cols,
+            fill: vec![0; shaped.dtype.bitsize() / 8],
+        };
+        Ok(Change::Pad(Box::new(padding)))
+    }
+}
