@@ -39,6 +39,7 @@ fn finished(
         word: None,
         property,
         subject,
+        arguments: String::new(),
         verdict,
         time: Duration::from_millis(2),
     }

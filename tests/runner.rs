@@ -8,7 +8,7 @@ use padproof::run::{
     jobs,
 };
 use padproof::schedule::Schedule;
-use padproof::subject::{Cpu, SkipReason, Subject, SubjectError};
+use padproof::subject::{Cpu, SkipReason, Subject, SubjectChoice, SubjectError};
 use padproof::suite::{Suite, parse};
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -72,6 +72,7 @@ fn run_until(asked: &Asked<'_>, stop: &AtomicBool) -> (Outcome, Told) {
             filter: Filter::parse(asked.filter),
         },
         max_fail: asked.max_fail,
+        subject: SubjectChoice::Cpu,
         shrink: false,
         threads: asked.threads,
         canonical: true,

@@ -334,6 +334,7 @@ fn no_file_names_a_machine_or_a_registry() {
         "fuzz",
         "kernels",
         "proofs",
+        "python",
         "snapshots",
         "src",
         "tests",

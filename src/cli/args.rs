@@ -272,6 +272,28 @@ pub(super) struct CheckArgs {
     /// A case line (see docs/case-line.md)
     #[arg(value_name = "CASE")]
     pub(super) case: String,
+    #[command(flatten)]
+    pub(super) subject: SubjectArgs,
+}
+
+/// Which subject is asked.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is asked")]
+pub(super) struct SubjectArgs {
+    /// The subject: `cpu`, or the command of a program of yours, with a space or a slash in it
+    /// (see docs/subject-protocol.md)
+    #[arg(
+        short,
+        long,
+        value_name = "NAME|COMMAND",
+        env = "PADPROOF_SUBJECT",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub(super) subject: Option<String>,
+    /// How long a reply of that program may take, 10s if left out
+    #[arg(long, value_name = "DUR", env = "PADPROOF_TIMEOUT", hide_env_values = true, value_parser = super::values::duration)]
+    pub(super) timeout: Option<std::time::Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -368,16 +390,6 @@ pub(super) struct Choice {
         allow_hyphen_values = true
     )]
     pub(super) property: Option<String>,
-    /// Subjects, likewise
-    #[arg(
-        short,
-        long,
-        value_name = "LIST",
-        env = "PADPROOF_SUBJECT",
-        hide_env_values = true,
-        allow_hyphen_values = true
-    )]
-    pub(super) subject: Option<String>,
     /// Cases: `foo,-bar` is text in case line or name, `key=value` a field
     #[arg(
         short,
@@ -391,6 +403,8 @@ pub(super) struct Choice {
     /// What it means when nothing ran
     #[arg(long, value_name = "HOW", default_value = "fail")]
     pub(super) no_cases: NoCases,
+    #[command(flatten)]
+    pub(super) subject: SubjectArgs,
 }
 
 /// What it means when nothing ran.

@@ -6,10 +6,12 @@ use super::args::CheckArgs;
 use super::environment::Environment;
 use super::error::CliError;
 use super::select::{case, property};
+use super::subject::{chosen, end_at_once};
 use crate::case::Case;
-use crate::property::{Needs, Property, Verdict};
+use crate::property::{Property, Verdict};
 use crate::report::finding_block;
-use crate::run::{ExitCode, Finished, SUBJECT};
+use crate::run::{ExitCode, Finished, Worker, arguments_of, subject_of};
+use crate::subject::SubjectChoice;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -17,17 +19,21 @@ fn parsed(args: &CheckArgs) -> Result<(&'static Property, Case), CliError> {
     Ok((property(&args.property)?, case(&args.case)?))
 }
 
-fn finished(property: &Property, case: &Case, verdict: Verdict, time: Duration) -> Finished {
+fn finished(
+    subject: &SubjectChoice,
+    property: &Property,
+    case: &Case,
+    verdict: Verdict,
+    time: Duration,
+) -> Finished {
     Finished {
         case: case.to_string(),
         name: None,
         place: None,
         word: None,
         property: property.name,
-        subject: match property.needs {
-            Needs::Subject => SUBJECT,
-            Needs::Plan | Needs::Bytes => "-",
-        },
+        subject: subject_of(subject, property),
+        arguments: arguments_of(subject, property),
         verdict,
         time,
     }
@@ -40,8 +46,10 @@ pub(super) fn check(
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     let (property, case) = parsed(args)?;
+    let subject = chosen(&args.subject)?;
+    end_at_once(&subject)?;
     let started = Instant::now();
-    let verdict = crate::run::check(property, &case);
+    let verdict = Worker::new(&subject).check(property, &case);
     let code = match verdict {
         Verdict::Pass(_) => ExitCode::Passed,
         Verdict::Fail(_) => ExitCode::Failed,
@@ -49,7 +57,7 @@ pub(super) fn check(
         Verdict::Vacuous(_) => ExitCode::Vacuous,
         Verdict::Skip(_) => ExitCode::NothingRan,
     };
-    let done = finished(property, &case, verdict, started.elapsed());
+    let done = finished(&subject, property, &case, verdict, started.elapsed());
     finding_block(&done, true, environment.ci, out)?;
     Ok(code)
 }
@@ -57,14 +65,17 @@ pub(super) fn check(
 /// Prints the smallest case that still fails.
 pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let (property, case) = parsed(args)?;
-    let Some(small) = crate::run::shrink(property, &case) else {
-        let verdict = crate::run::check(property, &case);
+    let subject = chosen(&args.subject)?;
+    end_at_once(&subject)?;
+    let mut worker = Worker::new(&subject);
+    let verdict = worker.check(property, &case);
+    if !matches!(verdict, Verdict::Fail(_)) {
         // Failed is style.md C.3's word for a shrink that had nothing to shrink.
         let code = match verdict {
             Verdict::Broken(_) => ExitCode::Broken,
             _ => ExitCode::Failed,
         };
-        let done = finished(property, &case, verdict, Duration::ZERO);
+        let done = finished(&subject, property, &case, verdict, Duration::ZERO);
         writeln!(
             out,
             "{} does not fail on this case; nothing to shrink",
@@ -72,10 +83,11 @@ pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, 
         )?;
         finding_block(&done, false, false, out)?;
         return Ok(code);
-    };
+    }
+    let small = worker.shrink(property, &case);
     let started = Instant::now();
-    let verdict = crate::run::check(property, &small);
-    let done = finished(property, &case, verdict, started.elapsed());
+    let verdict = worker.check(property, &small);
+    let done = finished(&subject, property, &case, verdict, started.elapsed());
     finding_block(&done, true, false, out)?;
     Ok(ExitCode::Passed)
 }

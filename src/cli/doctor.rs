@@ -6,7 +6,8 @@ use super::environment::rule_switches;
 use super::error::CliError;
 use crate::model;
 use crate::rule::Rules;
-use crate::run::{ExitCode, SUBJECT};
+use crate::run::ExitCode;
+use crate::subject::SubjectChoice;
 use std::io::Write;
 
 pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
@@ -28,7 +29,11 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
         std::env::consts::ARCH,
         std::env::consts::OS
     )?;
-    writeln!(out, "subjects   {SUBJECT}")?;
+    writeln!(
+        out,
+        "subjects   {}, and any program that speaks docs/subject-protocol.md",
+        SubjectChoice::CPU
+    )?;
     writeln!(
         out,
         "shipped    {} models, {} rules, {} properties, {} mutants",

@@ -19,6 +19,7 @@ const OWN: &[&str] = &[
     "PADPROOF_SUBJECT",
     "PADPROOF_TIER",
     "PADPROOF_TIME",
+    "PADPROOF_TIMEOUT",
 ];
 
 /// What the environment says.

@@ -36,6 +36,12 @@ pub(super) enum CliError {
     Case(#[from] ParseError),
     #[error(transparent)]
     Suite(#[from] SuiteError),
+    /// A subject that does not start, with the last it wrote.
+    #[error("subject: {source}{said}")]
+    Subject {
+        source: crate::subject::SubjectError,
+        said: String,
+    },
     /// Writing standard output; a closed pipe is no error.
     #[error("standard output: {0}")]
     Output(#[from] io::Error),

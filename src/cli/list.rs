@@ -11,7 +11,7 @@ use crate::proof::{self, Wanted};
 use crate::property;
 use crate::rule::Rules;
 use crate::run::ExitCode;
-use crate::subject::{Cpu, Subject};
+use crate::subject::{Process, SubjectChoice};
 use crate::suite::{self, Suite};
 use crate::terms::{WeightFormat, did_you_mean};
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
             .collect(),
         Listed::Proofs => proofs(),
         Listed::Mutants => mutant::ALL.iter().map(mutant_row).collect(),
-        Listed::Subjects => vec![[Cpu::default().name().to_owned(), CPU.to_owned()]],
+        Listed::Subjects => subjects(),
         Listed::Formats => WeightFormat::ALL.iter().copied().map(format).collect(),
         Listed::Suites => suites()?,
         Listed::Cases => cases(args.suite.as_deref().unwrap_or("smoke"))?,
@@ -78,6 +78,14 @@ fn mutant_row(mutant: &Mutant) -> [String; 2] {
         mutant.source
     );
     [mutant.name.to_owned(), text]
+}
+
+fn subjects() -> Vec<[String; 2]> {
+    let program = "any program that speaks docs/subject-protocol.md: --subject 'COMMAND'";
+    vec![
+        [SubjectChoice::CPU.to_owned(), CPU.to_owned()],
+        [Process::NAME.to_owned(), program.to_owned()],
+    ]
 }
 
 fn models() -> Vec<[String; 2]> {

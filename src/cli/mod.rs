@@ -24,6 +24,7 @@ mod progress;
 mod run;
 mod select;
 mod show;
+mod subject;
 mod values;
 mod verify;
 

@@ -11,20 +11,19 @@ use super::export::{Export, exports, standard};
 use super::output::{complain, note};
 use super::progress::Meter;
 use super::select::{Selected, properties};
+use super::subject::{chosen as chosen_subject, interrupt};
 use super::values::{Count, Seed};
 use crate::r#gen::Domain;
 use crate::report::{matrix_human, matrix_json};
 use crate::run::{
-    Budget, Environment, ExitCode, Filter, Job, Outcome, Reporter, SUBJECT, Settings, execute,
-    jobs, matrix, matrix_cases,
+    Budget, Environment, ExitCode, Filter, Job, Outcome, Reporter, Settings, execute, jobs, matrix,
+    matrix_cases,
 };
 use crate::suite::Expect;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Seed of a run that names none: the same every time, so that a green run can be repeated.
 const SEED: u64 = 0x9f3c_21aa;
@@ -145,14 +144,15 @@ fn go(
         expect: Expect::Pass,
         origin: None,
     }));
-    let stop = interrupt()?;
+    let subject = chosen_subject(&choice.subject)?;
+    let stop = interrupt(&subject)?;
     let settings = Settings {
         environment: Environment {
             version: env!("CARGO_PKG_VERSION"),
             tier: tier_name(tier).to_owned(),
             seed: format!("{:x}", budget.seed),
             cases: budget.cases,
-            device: SUBJECT.to_owned(),
+            device: subject.title(),
         },
         suites: &selected.suites,
         judge_coverage: filter.is_empty() && !selected.partial,
@@ -164,6 +164,7 @@ fn go(
             (None, Tier::Ci | Tier::Nightly) => None,
         },
         shrink: !conduct.no_shrink,
+        subject,
         threads: threads(conduct.jobs),
         canonical: conduct.canonical,
         stop: &stop,
@@ -214,19 +215,6 @@ fn report(
     Ok(outcome)
 }
 
-/// A switch that Ctrl-C sets; a second one ends the process at once.
-fn interrupt() -> Result<Arc<AtomicBool>, CliError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let inside = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if inside.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(ExitCode::Interrupted.number()));
-        }
-    })
-    .map_err(|error| CliError::Usage(format!("cannot listen for interrupts: {error}")))?;
-    Ok(stop)
-}
-
 fn threads(asked: Option<i64>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match asked {
@@ -269,9 +257,10 @@ fn explain(settings: &Settings<'_>) {
 
 /// Refuses what `run --mutants` would ignore, if it was typed: variables may be set for other runs.
 pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Error> {
-    const IDLE: [&str; 16] = [
+    const IDLE: [&str; 17] = [
         "property",
         "subject",
+        "timeout",
         "filter",
         "no_cases",
         "tier",

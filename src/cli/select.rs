@@ -11,9 +11,8 @@ use crate::case::Case;
 use crate::model::ModelError;
 use crate::model::{self, Model};
 use crate::plan::plan;
-use crate::property::{ALL, Needs, Property, find};
+use crate::property::{ALL, Property, find};
 use crate::rule::Rules;
-use crate::run::SUBJECT;
 use crate::suite::{self, Suite};
 use crate::terms::did_you_mean;
 use std::borrow::Cow;
@@ -187,7 +186,7 @@ pub(super) fn property(name: &str) -> Result<&'static Property, CliError> {
     find(name).ok_or_else(|| unknown("property", name, &names))
 }
 
-fn unknown(kind: &str, name: &str, known: &[&str]) -> CliError {
+pub(super) fn unknown(kind: &str, name: &str, known: &[&str]) -> CliError {
     let hint = did_you_mean(name, known);
     CliError::Usage(format!(
         "unknown {kind} `{name}`{hint}; one of: {}",
@@ -195,16 +194,11 @@ fn unknown(kind: &str, name: &str, known: &[&str]) -> CliError {
     ))
 }
 
-/// The properties that lists of properties and subjects leave, in the order of reports.
+/// The properties that the list leaves, in the order of reports.
 pub(super) fn properties(choice: &Choice) -> Result<Vec<&'static Property>, CliError> {
     let names: Vec<&str> = ALL.iter().map(|p| p.name).collect();
     let named = chosen("property", choice.property.as_deref(), &names)?;
-    let subjects = chosen("subject", choice.subject.as_deref(), &[SUBJECT])?;
-    let left: Vec<&'static Property> = ALL
-        .iter()
-        .filter(|p| named.contains(&p.name))
-        .filter(|p| p.needs != Needs::Subject || subjects.contains(&SUBJECT))
-        .collect();
+    let left: Vec<&'static Property> = ALL.iter().filter(|p| named.contains(&p.name)).collect();
     if left.is_empty() {
         return Err(CliError::Usage(
             "no property is left to run; see `padproof list properties`".to_owned(),

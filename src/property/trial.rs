@@ -7,7 +7,7 @@ use crate::fill::{FillError, fill_in};
 use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage};
 use crate::plan::{Fit, Plan, plan};
-use crate::subject::{SkipReason, Subject, SubjectError};
+use crate::subject::{Misbehaviour, SkipReason, Subject, SubjectError};
 use crate::tensor::{Logical, Output, Pool};
 use std::collections::HashMap;
 
@@ -19,6 +19,8 @@ pub struct Trial<'a> {
     pub mutant: Option<&'static Mutant>,
     /// Whether the planted mutant changed anything so far.
     pub planted: bool,
+    /// The property and the case that findings about the subject itself are filed under.
+    asked: (&'static str, String),
     memory: Memory,
 }
 
@@ -37,8 +39,16 @@ impl<'a> Trial<'a> {
             subject,
             mutant: None,
             planted: false,
+            asked: ("-", String::new()),
             memory: Memory::default(),
         }
+    }
+
+    /// The same for a question of which the subject and its findings know.
+    pub fn about(mut self, property: &'static str, case: &Case) -> Self {
+        self.subject.about(case);
+        self.asked = (property, case.to_string());
+        self
     }
 
     /// The same with `mutant` planted.
@@ -188,8 +198,28 @@ impl<'a> Trial<'a> {
         self.subject.supports(plan).map_err(Verdict::Skip)?;
         self.subject.run(plan, packed).map_err(|e| match e {
             SubjectError::Skipped(reason) => Verdict::Skip(reason),
+            SubjectError::Misbehaved { what, stderr } => self.misbehaved(&what, stderr),
             other => Verdict::Broken(other.to_string()),
         })
+    }
+
+    /// The finding that the subject did what none may.
+    fn misbehaved(&self, what: &Misbehaviour, stderr: Vec<String>) -> Verdict {
+        let last = stderr.last().map(|line| format!("it wrote last: {line}"));
+        Verdict::Fail(Box::new(Finding {
+            property: self.asked.0,
+            subject: self.subject.name().to_owned(),
+            case: self.asked.1.clone(),
+            place: "the subject".to_owned(),
+            wanted: "a reply".to_owned(),
+            actual: what.to_string(),
+            bound: "docs/subject-protocol.md".to_owned(),
+            derivation: String::new(),
+            differing: 1,
+            total: 1,
+            first: stderr,
+            note: last,
+        }))
     }
 
     /// A failing verdict from a comparison of outputs.

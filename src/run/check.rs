@@ -5,28 +5,40 @@
 use crate::case::Case;
 use crate::r#gen::minimise;
 use crate::property::{Finding, Memory, Needs, Property, Trial, Verdict};
-use crate::subject::{Cpu, Subject};
+use crate::subject::{Subject, SubjectChoice};
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// The name of the subject that runs everywhere.
-pub const SUBJECT: &str = "cpu";
+use std::time::{Duration, Instant};
 
 /// Most checks that one walk to a smaller case may make.
 const SHRINK_BUDGET: usize = 400;
+/// Time of the walk after which no smaller case is tried: a subject that hangs takes its limit of
+/// time for each.
+const SHRINK_TIME: Duration = Duration::from_secs(120);
 
 /// A worker's subject and memory, kept from check to check.
-#[derive(Default)]
-pub(super) struct Worker {
-    cpu: Cpu,
+pub struct Worker {
+    choice: SubjectChoice,
+    subject: Box<dyn Subject + Send>,
     memory: Memory,
 }
 
 impl Worker {
+    /// A worker that asks the chosen subject.
+    pub fn new(choice: &SubjectChoice) -> Worker {
+        Worker {
+            choice: choice.clone(),
+            subject: choice.subject(),
+            memory: Memory::default(),
+        }
+    }
+
     /// Asks the property; a panic becomes a finding of its own kind.
-    pub(super) fn check(&mut self, property: &Property, case: &Case) -> Verdict {
-        let mut trial = Trial::new(&mut self.cpu).with_memory(mem::take(&mut self.memory));
+    pub fn check(&mut self, property: &Property, case: &Case) -> Verdict {
+        let mut trial = Trial::new(self.subject.as_mut())
+            .with_memory(mem::take(&mut self.memory))
+            .about(property.name, case);
         let asked = catch_unwind(AssertUnwindSafe(|| (property.check)(case, &mut trial)));
         match asked {
             Ok(verdict) => {
@@ -35,40 +47,59 @@ impl Worker {
             }
             Err(payload) => {
                 // What the panic left half done is not used again.
-                self.cpu = Cpu::default();
-                Verdict::Fail(Box::new(panicked(property, case, payload.as_ref())))
+                self.subject = self.choice.subject();
+                let subject = subject_of(&self.choice, property);
+                let finding = panicked(property, subject, case, payload.as_ref());
+                Verdict::Fail(Box::new(finding))
             }
         }
     }
 
-    /// The smallest case found that still fails.
-    pub(super) fn shrink(&mut self, property: &Property, case: &Case) -> Case {
-        let fails = |c: &Case| matches!(self.check(property, c), Verdict::Fail(_));
+    /// The smallest case found that still fails, in `SHRINK_BUDGET` checks and `SHRINK_TIME`.
+    pub fn shrink(&mut self, property: &Property, case: &Case) -> Case {
+        let since = Instant::now();
+        let fails = |c: &Case| {
+            since.elapsed() < SHRINK_TIME && matches!(self.check(property, c), Verdict::Fail(_))
+        };
         minimise(case, fails, SHRINK_BUDGET)
     }
 }
 
-/// Asks one property of one case.
+/// Asks one property of one case, of the CPU subject.
 pub fn check(property: &Property, case: &Case) -> Verdict {
-    Worker::default().check(property, case)
+    Worker::new(&SubjectChoice::Cpu).check(property, case)
 }
 
-/// The smallest case found that still fails the property; none if the case does not fail.
+/// The smallest case found that still fails the property on the CPU subject; none if the case does
+/// not fail.
 pub fn shrink(property: &Property, case: &Case) -> Option<Case> {
-    let mut worker = Worker::default();
+    let mut worker = Worker::new(&SubjectChoice::Cpu);
     let fails = matches!(worker.check(property, case), Verdict::Fail(_));
     fails.then(|| worker.shrink(property, case))
 }
 
 /// The subject's name in the reports of a property.
-pub(super) fn subject_of(property: &Property) -> &'static str {
+pub fn subject_of(choice: &SubjectChoice, property: &Property) -> &'static str {
     match property.needs {
-        Needs::Subject => SUBJECT,
+        Needs::Subject => choice.name(),
         Needs::Plan | Needs::Bytes => crate::subject::none().name(),
     }
 }
 
-fn panicked(property: &Property, case: &Case, payload: &(dyn Any + Send)) -> Finding {
+/// The arguments that a property's reproducer needs, behind a space.
+pub fn arguments_of(choice: &SubjectChoice, property: &Property) -> String {
+    match property.needs {
+        Needs::Subject => choice.arguments(),
+        Needs::Plan | Needs::Bytes => String::new(),
+    }
+}
+
+fn panicked(
+    property: &Property,
+    subject: &str,
+    case: &Case,
+    payload: &(dyn Any + Send),
+) -> Finding {
     let message = payload
         .downcast_ref::<&str>()
         .map(|s| (*s).to_owned())
@@ -76,7 +107,7 @@ fn panicked(property: &Property, case: &Case, payload: &(dyn Any + Send)) -> Fin
         .unwrap_or_else(|| "a panic without a message".to_owned());
     Finding {
         property: property.name,
-        subject: subject_of(property).to_owned(),
+        subject: subject.to_owned(),
         case: case.to_string(),
         place: "panicked".to_owned(),
         wanted: "a verdict".to_owned(),
@@ -93,11 +124,6 @@ fn panicked(property: &Property, case: &Case, payload: &(dyn Any + Send)) -> Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_subjects_name_is_its_own() {
-        assert_eq!(Cpu::default().name(), SUBJECT);
-    }
 
     fn panics(_: &Case, _: &mut Trial<'_>) -> Verdict {
         panic!("i={}", 7)

@@ -37,6 +37,8 @@ pub struct Finished {
     pub property: &'static str,
     /// The subject's name; `-` where none is needed.
     pub subject: &'static str,
+    /// Arguments that the reproducer needs to ask the same subject, behind a space.
+    pub arguments: String,
     /// What came out; a failing case is the smallest found.
     pub verdict: Verdict,
     /// How long the check took, shrinking not included.
@@ -46,13 +48,14 @@ pub struct Finished {
 impl Finished {
     /// The command that reproduces it.
     pub fn repro(&self) -> String {
-        match (&self.verdict, &self.word) {
+        let command = match (&self.verdict, &self.word) {
             (_, Some(word)) if crate::property::find(self.property).is_none() => {
                 format!("padproof run {}", quoted(word))
             }
             (Verdict::Fail(finding), _) => finding.repro(),
             _ => format!("padproof check {} {}", self.property, self.case),
-        }
+        };
+        command + &self.arguments
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! It must not format text; what it tells does not depend on the number of threads. Layer 9.
 
-use super::check::{Worker, subject_of};
+use super::check::{Worker, arguments_of, subject_of};
 use super::event::{Ended, Environment, Event, Finished, Reporter};
 use super::expect::{PLAN_ENTRY, hold};
 use super::{Counts, Coverage, Filter, Group, Job, Kind, Origin};
 use crate::case::Case;
 use crate::r#gen::{Domain, draw};
 use crate::property::{ALL, Finding, Property, Tier, Verdict};
+use crate::subject::SubjectChoice;
 use crate::suite::{Expect, Suite};
 use rayon::prelude::*;
 use std::io;
@@ -55,6 +56,8 @@ pub struct Settings<'a> {
     pub max_fail: Option<u64>,
     /// Whether failing cases are shrunk.
     pub shrink: bool,
+    /// Which subject is asked.
+    pub subject: SubjectChoice,
     /// Threads.
     pub threads: usize,
     /// Whether case lines are spelled in full.
@@ -175,7 +178,7 @@ impl Run<'_, '_, '_> {
             self.ended = Some(Ended::Interrupted);
             return Ok(0);
         }
-        let canonical = self.settings.canonical;
+        let (canonical, subject) = (self.settings.canonical, &self.settings.subject);
         for job in jobs {
             self.emit(&Event::CaseStarted {
                 case: &label(job, canonical),
@@ -183,7 +186,10 @@ impl Run<'_, '_, '_> {
         }
         let done: Vec<(Vec<Finished>, Coverage)> = self.pool.install(|| {
             jobs.par_iter()
-                .map_init(Worker::default, |worker, job| run(worker, job, canonical))
+                .map_init(
+                    || Worker::new(subject),
+                    |worker, job| run(worker, subject, job, canonical),
+                )
                 .collect()
         });
         for (at, (job, (finished, coverage))) in jobs.iter().zip(done).enumerate() {
@@ -221,7 +227,7 @@ impl Run<'_, '_, '_> {
             return Ok(());
         }
         self.shrinks += 1;
-        let mut worker = Worker::default();
+        let mut worker = Worker::new(&self.settings.subject);
         let small = worker.shrink(property, case);
         if small == *case {
             return Ok(());
@@ -324,7 +330,12 @@ fn spelled(case: &Case, canonical: bool) -> String {
 }
 
 /// Runs one job on a worker.
-fn run(worker: &mut Worker, job: &Job, canonical: bool) -> (Vec<Finished>, Coverage) {
+fn run(
+    worker: &mut Worker,
+    subject: &SubjectChoice,
+    job: &Job,
+    canonical: bool,
+) -> (Vec<Finished>, Coverage) {
     match job {
         Job::Plan { entry, origin } => {
             let started = Instant::now();
@@ -351,11 +362,14 @@ fn run(worker: &mut Worker, job: &Job, canonical: bool) -> (Vec<Finished>, Cover
                 .map(|property| {
                     let started = Instant::now();
                     let verdict = worker.check(property, case);
-                    let names = (property.name, subject_of(property));
-                    finished(&line, origin, names, verdict, started)
+                    let names = (property.name, subject_of(subject, property));
+                    Finished {
+                        arguments: arguments_of(subject, property),
+                        ..finished(&line, origin, names, verdict, started)
+                    }
                 })
                 .collect();
-            foretold(*expect, &line, origin, &mut all);
+            foretold(*expect, &line, origin, subject, &mut all);
             (all, Coverage::of(case))
         }
     }
@@ -375,13 +389,20 @@ fn finished(
         word: origin.map(|o| o.word.clone()),
         property,
         subject,
+        arguments: String::new(),
         verdict,
         time: started.elapsed(),
     }
 }
 
 /// A verdict that was foretold passes; where none came, the entry is stale, which is a failure.
-fn foretold(expect: Expect, case: &str, origin: Option<&Origin>, all: &mut Vec<Finished>) {
+fn foretold(
+    expect: Expect,
+    case: &str,
+    origin: Option<&Origin>,
+    subject: &SubjectChoice,
+    all: &mut Vec<Finished>,
+) {
     let (kind, property, word, wanted) = match expect {
         Expect::Pass => return,
         Expect::Fail => (Kind::Fail, "expected-failure", "fail", "a failure"),
@@ -417,11 +438,8 @@ fn foretold(expect: Expect, case: &str, origin: Option<&Origin>, all: &mut Vec<F
         note: None,
     };
     let verdict = Verdict::Fail(Box::new(stale));
-    all.push(finished(
-        case,
-        origin,
-        (property, "-"),
-        verdict,
-        Instant::now(),
-    ));
+    all.push(Finished {
+        arguments: subject.arguments(),
+        ..finished(case, origin, (property, "-"), verdict, Instant::now())
+    });
 }

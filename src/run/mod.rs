@@ -26,7 +26,7 @@ mod table;
 
 pub use advice::{Advice, Instead, RuleAdvice, Way};
 pub use candidates::on_arch;
-pub use check::{SUBJECT, check, shrink};
+pub use check::{Worker, arguments_of, check, shrink, subject_of};
 pub use counts::{Counts, Group, Kind};
 pub use coverage::{COVERAGE, Coverage};
 pub use degrees::usable;

@@ -1,6 +1,7 @@
 //! What every subject promises.
 
 use super::error::{SkipReason, SubjectError};
+use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
@@ -19,6 +20,19 @@ pub trait Subject {
 
     /// The order in which it adds the products of both projections, where it promises one.
     fn schedule(&self) -> Option<Schedule>;
+
+    /// Whether it works in padproof's own memory, so that it could write where it must not.
+    fn shares_memory(&self) -> bool {
+        true
+    }
+
+    /// Whether it chooses experts by itself, so that its choice can be held against the reference.
+    fn routes_itself(&self) -> bool {
+        true
+    }
+
+    /// Is told the case that is asked about, before its plans.
+    fn about(&mut self, _case: &Case) {}
 
     /// Computes the layer.
     ///

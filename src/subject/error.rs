@@ -83,4 +83,98 @@ pub enum SubjectError {
         /// What it did.
         why: String,
     },
+    /// An external subject did something that no subject may; what it wrote to its standard error.
+    #[error("{what}")]
+    Misbehaved {
+        /// What it did.
+        what: Misbehaviour,
+        /// The last lines of its standard error.
+        stderr: Vec<String>,
+    },
+}
+
+/// What a subject that is a process did wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misbehaviour {
+    /// A command of no words.
+    #[error("the command is empty")]
+    NoCommand,
+    /// A quote that does not end.
+    #[error("a quote in the command does not end")]
+    Quote,
+    /// The program cannot be started.
+    #[error("cannot start `{program}`: {why}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system says.
+        why: String,
+    },
+    /// It ended.
+    #[error("ended: {how}")]
+    Ended {
+        /// How: a status, a signal.
+        how: String,
+    },
+    /// Its output ended; how the process did is asked next.
+    #[error("closed its output")]
+    Closed,
+    /// A pipe failed.
+    #[error("pipe: {0}")]
+    Pipe(String),
+    /// No reply in time.
+    #[error("no reply within {timeout:?}")]
+    Timeout {
+        /// The limit of time.
+        timeout: std::time::Duration,
+    },
+    /// A reply that ends early.
+    #[error("output ended after {got} of {wanted} bytes{text}")]
+    Cut {
+        /// Bytes that came.
+        got: u64,
+        /// Bytes announced.
+        wanted: u64,
+        /// What they say, if they are words.
+        text: String,
+    },
+    /// A length that no reply to this request has.
+    #[error("a reply of {bytes} bytes was announced, at most {limit} are taken{text}")]
+    TooLong {
+        /// Bytes announced.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+        /// What they say, if they are words.
+        text: String,
+    },
+    /// A reply to nothing.
+    #[error("wrote {bytes} bytes before it was asked")]
+    Unasked {
+        /// How many.
+        bytes: u64,
+    },
+    /// Bytes that are no safetensors blob.
+    #[error("reply: no safetensors: {0}")]
+    NotSafetensors(String),
+    /// A part of the reply that is absent or wrong.
+    #[error("reply: {part}: {why}")]
+    Reply {
+        /// Which part.
+        part: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The subject's own complaint.
+    #[error("the subject says: {0}")]
+    Said(String),
+    /// It grows and grows.
+    #[error("its memory grew by {} MiB over {replies} replies, and on", bytes >> 20)]
+    Memory {
+        /// By how much (bytes).
+        bytes: u64,
+        /// Over how many replies.
+        replies: u64,
+    },
 }

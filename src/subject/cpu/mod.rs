@@ -17,11 +17,11 @@ mod unpack;
 pub use math::{SIGMOID_ERROR_ULP, exp};
 #[cfg(feature = "cuda-host")]
 pub(in crate::subject) use matrix::{expect_bytes, size_error};
-#[cfg(feature = "cuda-host")]
 pub(in crate::subject) use route::{Routing, route};
 pub use run::Cpu;
+pub(in crate::subject) use sizes::Sizes;
 #[cfg(feature = "cuda-host")]
-pub(in crate::subject) use sizes::{Sizes, axis};
+pub(in crate::subject) use sizes::axis;
 
 #[cfg(test)]
 mod samples;

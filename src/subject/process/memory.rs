@@ -1,0 +1,101 @@
+//! Whether a process keeps growing: its resident memory, case by case.
+//!
+//! It must not judge by one case, nor where the system does not tell. Layer 5.
+
+/// Replies between two readings that are compared: the least of them counts, so that a case's own
+/// tensors do not.
+const WINDOW: u64 = 64;
+/// Windows in a row that must each lie above the one before. What caches take levels off sooner.
+const RISING: u32 = 8;
+/// Growth over these windows from which it is said (bytes).
+const LEAST: u64 = 32 << 20;
+/// Growth since the first reply that no cache explains (bytes).
+const MOST: u64 = 4 << 30;
+
+/// Resident memory over the replies of one process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch {
+    first: Option<u64>,
+    replies: u64,
+    /// Least of the window that runs.
+    least: Option<u64>,
+    /// Least of the last whole window.
+    last: Option<u64>,
+    /// Least of the window from which on they rise.
+    since: u64,
+    rising: u32,
+}
+
+impl Watch {
+    /// Takes the resident bytes after a reply; answers the growth in bytes and over how many
+    /// replies, if it is a leak's.
+    pub(super) fn reply(&mut self, resident: u64) -> Option<(u64, u64)> {
+        let first = *self.first.get_or_insert(resident);
+        self.replies += 1;
+        let grown = resident.saturating_sub(first);
+        if grown > MOST {
+            return Some((grown, self.replies));
+        }
+        self.least = Some(self.least.map_or(resident, |least| least.min(resident)));
+        if !self.replies.is_multiple_of(WINDOW) {
+            return None;
+        }
+        let least = self.least.take().unwrap_or(resident);
+        if self.last.is_some_and(|last| least > last) {
+            self.rising += 1;
+        } else {
+            self.rising = 0;
+            self.since = least;
+        }
+        self.last = Some(least);
+        let grown = least.saturating_sub(self.since);
+        (self.rising >= RISING && grown >= LEAST).then(|| (grown, u64::from(self.rising) * WINDOW))
+    }
+}
+
+/// Resident bytes of a process, where the system tells (Linux: `VmRSS` of /proc/PID/status).
+pub(super) fn resident(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaks(readings: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
+        let mut watch = Watch::default();
+        readings.map(|r| watch.reply(r)).find_map(|found| found)
+    }
+
+    #[test]
+    fn a_slow_leak_is_found() {
+        // 128 KiB a case, beneath a tensor of up to 8 MiB that comes and goes.
+        let readings =
+            (0..2000).map(|n| (100 << 20) + n * (128 << 10) + (n * 7919 % 8) * (1 << 20));
+        let (grown, replies) = leaks(readings).expect("a leak");
+        assert!(grown >= LEAST && replies >= 512, "{grown} {replies}");
+    }
+
+    #[test]
+    fn caches_and_cases_of_all_sizes_are_no_leak() {
+        let cache = (0..100_000u64).map(|n| (100 << 20) + n.min(300) * (1 << 20));
+        assert_eq!(leaks(cache), None);
+        let sizes = (0..100_000u64).map(|n| (100 << 20) + (n * 7919 % 97) * (4 << 20));
+        assert_eq!(leaks(sizes), None);
+    }
+
+    #[test]
+    fn gigabytes_are_said_at_once() {
+        let readings = (0..10u64).map(|n| n * (1 << 30));
+        assert_eq!(leaks(readings), Some((5 << 30, 6)));
+    }
+
+    #[test]
+    fn this_process_has_memory_where_linux_tells() {
+        let bytes = resident(std::process::id());
+        assert!(!cfg!(target_os = "linux") || bytes.is_some_and(|b| b > 1 << 20));
+    }
+}

@@ -1,0 +1,19 @@
+//! The process subject: any program that answers requests on its standard input and output.
+
+mod child;
+mod frame;
+mod memory;
+mod message;
+mod program;
+mod reply;
+mod run;
+mod stderr;
+mod supports;
+
+pub use message::PROTOCOL;
+pub use program::Program;
+pub use run::Process;
+pub use supports::{GRANULES, SIZES, Supports, WORDS};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! What a process says it can be asked.
+//!
+//! It must not judge a plan by anything else. Layer 5.
+
+use crate::plan::Plan;
+use crate::subject::error::{Misbehaviour, SkipReason};
+use crate::terms::{
+    ActQuant, Activation, Bias, Nibble, Order, Route, Storage, WeightFormat, nearest,
+};
+use serde_json::{Map, Value};
+
+/// A key of the handshake that lists words of case lines.
+#[derive(Debug)]
+pub struct WordKey {
+    /// The key.
+    pub key: &'static str,
+    /// Every word there is; the first is what a subject takes that leaves the key out.
+    pub words: fn() -> Vec<&'static str>,
+    /// The plan's words that must be listed.
+    of: fn(&Plan) -> Vec<&'static str>,
+    /// What the words are.
+    pub meaning: &'static str,
+}
+
+/// A key of `granule`, `min` or `max`.
+#[derive(Debug)]
+pub struct SizeKey {
+    /// The key.
+    pub key: &'static str,
+    /// The plan's size.
+    of: fn(&Plan) -> u64,
+    /// What the size is.
+    pub meaning: &'static str,
+}
+
+macro_rules! names {
+    ($type:ident) => {
+        || $type::ALL.iter().map(|word| word.name()).collect()
+    };
+}
+
+/// Keys that list words.
+pub const WORDS: &[WordKey] = &[
+    WordKey {
+        key: "weights",
+        words: names!(WeightFormat),
+        of: |plan| vec![plan.weight.name()],
+        meaning: "formats of the weights",
+    },
+    WordKey {
+        key: "activations",
+        words: names!(Activation),
+        of: |plan| vec![plan.activation.name()],
+        meaning: "activations",
+    },
+    WordKey {
+        key: "orders",
+        words: names!(Order),
+        of: |plan| match plan.dims.halves {
+            2 => vec![plan.order.name()],
+            _ => Vec::new(),
+        },
+        meaning: "orders of the rows of a gated w13; not gated ones have none",
+    },
+    WordKey {
+        key: "routes",
+        words: || {
+            let mut all: Vec<_> = Route::ALL.iter().map(|word| word.name()).collect();
+            let plain = all.iter().position(|w| *w == Route::SoftmaxRenorm.name());
+            all.swap(0, plain.unwrap_or(0));
+            all
+        },
+        of: |plan| vec![plan.numerics.route.name()],
+        meaning: "routers; a subject that uses `topk_ids` and `topk_weights` takes all but `llama4`, whose weight multiplies the input",
+    },
+    WordKey {
+        key: "biases",
+        words: names!(Bias),
+        of: |plan| vec![plan.bias.name()],
+        meaning: "biases",
+    },
+    WordKey {
+        key: "input_quants",
+        words: names!(ActQuant),
+        of: |plan| vec![plan.numerics.qx.name()],
+        meaning: "quantisation of the experts' input on the fly (`qx`)",
+    },
+    WordKey {
+        key: "mid_quants",
+        words: names!(ActQuant),
+        of: |plan| vec![plan.numerics.qh.name()],
+        meaning: "quantisation of the intermediate on the fly (`qh`)",
+    },
+    WordKey {
+        key: "mids",
+        words: || vec!["f32", "bf16"],
+        of: |plan| {
+            vec![if plan.numerics.mid_bf16 {
+                "bf16"
+            } else {
+                "f32"
+            }]
+        },
+        meaning: "types of the intermediate (`mid`)",
+    },
+    WordKey {
+        key: "stores",
+        words: names!(Storage),
+        of: |plan| vec![plan.storage.name(), plan.weight_storage.name()],
+        meaning: "storage layouts of scales and of weights",
+    },
+    WordKey {
+        key: "nibbles",
+        words: names!(Nibble),
+        of: |plan| match plan.weight.element().bits() {
+            4 => vec![plan.nibble.name()],
+            _ => Vec::new(),
+        },
+        meaning: "nibble orders of packed weights; others have none",
+    },
+];
+
+/// Keys of `granule`: what padded sizes must be multiples of.
+pub const GRANULES: &[SizeKey] = &[
+    SizeKey {
+        key: "intermediate",
+        of: |plan| plan.width_padded,
+        meaning: "padded width of a rank's half",
+    },
+    SizeKey {
+        key: "hidden",
+        of: |plan| plan.hidden_padded,
+        meaning: "padded hidden size",
+    },
+    SizeKey {
+        key: "tokens",
+        of: |plan| plan.tokens_padded,
+        meaning: "padded tokens",
+    },
+];
+
+/// Keys of `min` and `max`: the least and the largest sizes taken.
+pub const SIZES: &[SizeKey] = &[
+    SizeKey {
+        key: "tokens",
+        of: |plan| plan.dims.t,
+        meaning: "tokens",
+    },
+    SizeKey {
+        key: "experts",
+        of: |plan| plan.ranks.iter().map(|r| r.expert_len).max().unwrap_or(0),
+        meaning: "experts of a rank",
+    },
+    SizeKey {
+        key: "top_k",
+        of: |plan| plan.dims.k,
+        meaning: "experts chosen per token",
+    },
+    SizeKey {
+        key: "hidden",
+        of: |plan| plan.hidden_padded,
+        meaning: "padded hidden size",
+    },
+    SizeKey {
+        key: "intermediate",
+        of: |plan| plan.width_padded,
+        meaning: "padded width of a rank's half",
+    },
+    SizeKey {
+        key: "tp",
+        of: |plan| plan.parallel.tp,
+        meaning: "ranks in all",
+    },
+    SizeKey {
+        key: "ep",
+        of: |plan| plan.parallel.ep,
+        meaning: "expert-parallel groups",
+    },
+];
+
+/// What a process says it can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supports {
+    /// One list for each of [`WORDS`].
+    words: Vec<Vec<&'static str>>,
+    /// One number for each of [`GRANULES`].
+    granules: Vec<u64>,
+    /// One number for each of [`SIZES`].
+    least: Vec<u64>,
+    /// The same.
+    most: Vec<u64>,
+    routes_itself: bool,
+}
+
+impl Supports {
+    /// Reads the handshake's object; a key that is left out means the plain word, granule 1, any
+    /// size.
+    pub(super) fn parse(text: &str) -> Result<Supports, Misbehaviour> {
+        let wrong = |why: String| Misbehaviour::Reply {
+            part: "supports".to_owned(),
+            why,
+        };
+        let value: Value = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        let object = value
+            .as_object()
+            .ok_or_else(|| wrong("not an object".to_owned()))?;
+        let known: Vec<&str> = WORDS
+            .iter()
+            .map(|k| k.key)
+            .chain(["granule", "min", "max", "routes_itself"])
+            .collect();
+        unknown(object, &known).map_err(wrong)?;
+        let words = WORDS.iter().map(|key| words(object.get(key.key), key));
+        let numbers = |name: &str, keys: &[SizeKey], plain| {
+            numbers(object.get(name), name, keys, plain).map_err(wrong)
+        };
+        Ok(Supports {
+            words: words.collect::<Result<_, String>>().map_err(wrong)?,
+            granules: numbers("granule", GRANULES, 1)?,
+            least: numbers("min", SIZES, 0)?,
+            most: numbers("max", SIZES, u64::MAX)?,
+            routes_itself: match object.get("routes_itself") {
+                None => false,
+                Some(value) => value
+                    .as_bool()
+                    .ok_or_else(|| wrong("routes_itself: true or false".to_owned()))?,
+            },
+        })
+    }
+
+    /// Whether a plan can be asked.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), SkipReason> {
+        for (key, listed) in WORDS.iter().zip(&self.words) {
+            for word in (key.of)(plan) {
+                if !listed.contains(&word) {
+                    return unsupported(format!(
+                        "{word}: the subject takes {} {}",
+                        key.key,
+                        listed.join(", ")
+                    ));
+                }
+            }
+        }
+        for (key, granule) in GRANULES.iter().zip(&self.granules) {
+            let size = (key.of)(plan);
+            if !size.is_multiple_of(*granule) {
+                return unsupported(format!(
+                    "{} {size}: the subject takes multiples of {granule}",
+                    key.meaning
+                ));
+            }
+        }
+        for ((key, least), most) in SIZES.iter().zip(&self.least).zip(&self.most) {
+            let size = (key.of)(plan);
+            if size < *least || size > *most {
+                let limit = if size < *least { least } else { most };
+                let word = if size < *least { "at least" } else { "at most" };
+                return unsupported(format!(
+                    "{} {size}: the subject takes {word} {limit}",
+                    key.meaning
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it routes by itself and says which experts it chose.
+    pub fn routes_itself(&self) -> bool {
+        self.routes_itself
+    }
+
+    /// The words listed for a key of [`WORDS`].
+    pub fn words(&self, key: &str) -> &[&'static str] {
+        let at = WORDS.iter().position(|k| k.key == key);
+        at.map_or(&[], |at| &self.words[at])
+    }
+
+    /// The granule of a key of [`GRANULES`].
+    pub fn granule(&self, key: &str) -> u64 {
+        let at = GRANULES.iter().position(|k| k.key == key);
+        at.map_or(1, |at| self.granules[at])
+    }
+
+    /// The least and the largest size of a key of [`SIZES`].
+    pub fn sizes(&self, key: &str) -> (u64, u64) {
+        let at = SIZES.iter().position(|k| k.key == key);
+        at.map_or((0, u64::MAX), |at| (self.least[at], self.most[at]))
+    }
+}
+
+fn unsupported(what: String) -> Result<(), SkipReason> {
+    Err(SkipReason::Unsupported(what))
+}
+
+/// Keys that mean nothing, so that a slip is not silent.
+fn unknown(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
+    let known_key = |key: &&String| known.contains(&key.as_str());
+    match object.keys().find(|key| !known_key(key)) {
+        None => Ok(()),
+        Some(key) => Err(no_such("key", key, known)),
+    }
+}
+
+fn no_such(kind: &str, word: &str, known: &[&str]) -> String {
+    let hint = did_you_mean(word, known);
+    format!("no {kind} `{word}`{hint}; one of: {}", known.join(", "))
+}
+
+/// `"*"`, a list of words of one key, or of words to leave out, each behind a minus.
+fn words(value: Option<&Value>, key: &WordKey) -> Result<Vec<&'static str>, String> {
+    let all = (key.words)();
+    let listed = match value {
+        None => return Ok(all[..1].to_vec()),
+        Some(Value::String(star)) if star == "*" => return Ok(all),
+        Some(Value::Array(listed)) if !listed.is_empty() => listed,
+        Some(_) => return Err(format!("{}: a list of words, or \"*\"", key.key)),
+    };
+    let minus = |value: &Value| value.as_str().is_some_and(|word| word.starts_with('-'));
+    let subtracts = listed.iter().all(minus);
+    let word = |value: &Value| {
+        let word = value
+            .as_str()
+            .ok_or_else(|| format!("{}: a word is a string", key.key))?;
+        let word = if subtracts { &word[1..] } else { word };
+        all.iter()
+            .copied()
+            .find(|known| *known == word)
+            .ok_or_else(|| format!("{}: {}", key.key, no_such("word", word, &all)))
+    };
+    let words = listed
+        .iter()
+        .map(word)
+        .collect::<Result<Vec<_>, String>>()?;
+    if subtracts {
+        return Ok(all
+            .into_iter()
+            .filter(|word| !words.contains(word))
+            .collect());
+    }
+    Ok(words)
+}
+
+/// An object of sizes.
+fn numbers(
+    value: Option<&Value>,
+    name: &str,
+    keys: &[SizeKey],
+    plain: u64,
+) -> Result<Vec<u64>, String> {
+    let Some(value) = value else {
+        return Ok(vec![plain; keys.len()]);
+    };
+    let object = value
+        .as_object()
+        .ok_or_else(|| format!("{name}: not an object"))?;
+    let known: Vec<&str> = keys.iter().map(|k| k.key).collect();
+    unknown(object, &known).map_err(|e| format!("{name}: {e}"))?;
+    let number = |key: &SizeKey| match object.get(key.key) {
+        None => Ok(plain),
+        // A granule of 0 has no multiples.
+        Some(value) => value
+            .as_u64()
+            .filter(|n| *n > 0 || plain != 1)
+            .ok_or_else(|| format!("{name}: {}: a positive number", key.key)),
+    };
+    keys.iter().map(number).collect()
+}
