@@ -48,9 +48,8 @@ def _e4m3_table():
 E4M3 = _e4m3_table()
 """Values of the 256 codes of E4M3FN."""
 
-E8M0 = np.ldexp(np.float32(1), np.arange(256) - 127).astype(np.float32)
+E8M0 = np.append(np.ldexp(np.float32(1), np.arange(255) - 127), np.nan).astype(np.float32)
 """Values of the 256 codes of E8M0: powers of two; 255 is NaN."""
-E8M0[255] = np.nan
 
 
 def nibbles(packed, high_first=False):
@@ -161,15 +160,14 @@ class Layer:
         return self._weight("w2", self.width)
 
     def halves(self, rows):
-        """Gate's and up's rows of something that is [experts, rows of w13, …]: each by channel. Up
-        is None where there is no gate."""
+        """Gate's and up's part of something whose second axis are the rows of w13 (the weight, its
+        bias, a product with it), each by channel. Up is None where there is no gate."""
         if rows is None or not self.gated:
             return rows, None
         gate, channel = self.gate_rows()
         shape = (rows.shape[0], self.width) + rows.shape[2:]
         first, second = np.empty(shape, rows.dtype), np.empty(shape, rows.dtype)
-        first[:, channel[gate]] = rows[:, gate]
-        second[:, channel[~gate]] = rows[:, ~gate]
+        first[:, channel[gate]], second[:, channel[~gate]] = rows[:, gate], rows[:, ~gate]
         return first, second
 
     def w13_bias(self):

@@ -1,6 +1,8 @@
 """A plain layer in numpy: the example of a subject, and a second opinion on every format.
 
     padproof run --subject 'python3 python/subjects/numpy_moe.py'
+
+With `--stages` it shows its way too, so that a failure names the first stage that differs.
 """
 
 import math
@@ -77,12 +79,20 @@ def activate(layer, gate, up):
     return round_bf16(middle) if layer.plan["mid"] == "bf16" else middle
 
 
+STAGES = "--stages" in sys.argv[1:]
+
+
 def forward(layer):
-    gate, up = layer.halves(layer.w13())
-    gate_bias, up_bias = layer.halves(layer.w13_bias())
-    down, down_bias = layer.w2(), layer.w2_bias()
+    w13, w13_bias = layer.w13(), layer.w13_bias()
+    w2, w2_bias = layer.w2(), layer.w2_bias()
     weighs_input = layer.plan["route"] == "llama4"
     y = np.zeros_like(layer.x)
+    chosen = layer.topk_ids.shape
+    stages = {
+        "stage.fc1": np.zeros((*chosen, w13.shape[1]), np.float32),
+        "stage.act": np.zeros((*chosen, layer.width), np.float32),
+        "stage.fc2": np.zeros((*chosen, layer.hidden), np.float32),
+    }
     for expert in range(layer.experts):
         tokens, weights = layer.routed(expert)
         if len(tokens) == 0:
@@ -90,16 +100,18 @@ def forward(layer):
         x = layer.x[tokens]
         if weighs_input:
             x = x * weights[:, None]
-        g = x @ gate[expert].T
-        u = None if up is None else x @ up[expert].T
-        if gate_bias is not None:
-            g = g + gate_bias[expert]
-            u = None if u is None else u + up_bias[expert]
-        out = activate(layer, g, u) @ down[expert].T
-        if down_bias is not None:
-            out = out + down_bias[expert]
+        rows = x @ w13[expert].T
+        if w13_bias is not None:
+            rows = rows + w13_bias[expert]
+        middle = activate(layer, *layer.halves(rows))
+        out = middle @ w2[expert].T
+        if w2_bias is not None:
+            out = out + w2_bias[expert]
         y[tokens] += out if weighs_input else weights[:, None] * out
-    return y
+        place = np.nonzero(layer.topk_ids == layer.expert_start + expert)
+        for name, values in zip(stages, (rows, middle, out)):
+            stages[name][place] = values
+    return {"y": y, "stage.route_ids": layer.topk_ids, **stages} if STAGES else y
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ const OWN: &[&str] = &[
     "PADPROOF_TIMEOUT",
 ];
 
+/// Variables that the tests read, and that a developer may have set.
+const TESTS: &[&str] = &["PADPROOF_PYTHON", "PADPROOF_Z3"];
+
 /// What the environment says.
 pub(super) struct Environment {
     /// What is odd about it, one sentence each.
@@ -72,7 +75,8 @@ impl Environment {
         let value = |name: &str| std::env::var(name).ok();
         let mut unknown: Vec<String> = std::env::vars_os()
             .filter_map(|(name, _)| name.into_string().ok())
-            .filter(|name| name.starts_with("PADPROOF_") && !OWN.contains(&name.as_str()))
+            .filter(|name| name.starts_with("PADPROOF_"))
+            .filter(|name| !OWN.contains(&name.as_str()) && !TESTS.contains(&name.as_str()))
             .collect();
         unknown.sort_unstable();
         Environment {

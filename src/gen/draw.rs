@@ -370,7 +370,7 @@ fn size(axis: &Axis, steps: &[u64], edges: u64, source: &mut impl Source) -> u64
 }
 
 /// Elements of K that share a scale, 1 if the whole axis does or none is scaled.
-fn group(w: WeightFormat) -> u64 {
+pub(super) fn group(w: WeightFormat) -> u64 {
     match w.scale().map(|grid| grid.cols) {
         Some(Extent::Block(block)) => block,
         _ => 1,
@@ -378,7 +378,7 @@ fn group(w: WeightFormat) -> u64 {
 }
 
 /// The same for formats whose groups lie in one row; these cut K only between groups.
-fn row_group(w: WeightFormat) -> u64 {
+pub(super) fn row_group(w: WeightFormat) -> u64 {
     match w.scale() {
         Some(grid) if grid.rows == Extent::Block(1) => group(w),
         _ => 1,
@@ -392,7 +392,7 @@ fn packed(w: WeightFormat) -> bool {
     )
 }
 
-fn lcm(a: u64, b: u64) -> u64 {
+pub(super) fn lcm(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y != 0 {
         (x, y) = (y, x % y);

@@ -10,6 +10,7 @@ mod shrink;
 mod source;
 #[cfg(feature = "proptest")]
 mod strategy;
+mod suit;
 #[cfg(test)]
 mod tests;
 
@@ -18,3 +19,4 @@ pub use draw::draw;
 pub use shrink::{complexity, minimise, shrink};
 #[cfg(feature = "proptest")]
 pub use strategy::{CaseStrategy, CaseTree, strategy};
+pub use suit::suit;

@@ -1,7 +1,9 @@
 //! Tests of drawing: valid, repeatable, and of shares that prove something.
 
-use super::{Domain, draw};
+use super::{Domain, draw, suit};
 use crate::case::{Case, PadSpec, Scheme};
+use crate::plan::plan;
+use crate::subject::Supports;
 use crate::terms::{ActQuant, Activation, Fill, Order, Route, Split, WeightFormat};
 
 const DRAWS: u64 = 10_000;
@@ -25,6 +27,34 @@ fn a_draw_depends_on_seed_and_index_alone() {
     assert_eq!(draw(domain, 1, 5), draw(domain, 1, 5));
     assert_ne!(draw(domain, 1, 5), draw(domain, 1, 6));
     assert_ne!(draw(domain, 1, 5), draw(domain, 2, 5));
+}
+
+#[test]
+fn nearly_every_draw_can_be_bent_to_a_subject() {
+    let picky = [
+        r#"{"weights": ["mxfp4", "nvfp4"], "activations": ["swiglu", "relu2"], "orders": ["int1"],
+            "routes": ["-llama4"], "granule": {"intermediate": 32, "hidden": 64, "tokens": 4},
+            "min": {"tokens": 1}, "max": {"tp": 4, "ep": 1, "experts": 8, "top_k": 2}}"#,
+        r#"{"weights": ["f32"], "routes": ["softmax-renorm"], "min": {"tokens": 1},
+            "max": {"tokens": 4, "hidden": 256, "intermediate": 512}}"#,
+        r#"{"weights": "*", "activations": "*", "orders": "*", "routes": "*", "biases": "*",
+            "input_quants": "*", "mid_quants": "*", "mids": "*", "stores": "*", "nibbles": "*"}"#,
+    ];
+    for (n, text) in picky.iter().enumerate() {
+        let supports = Supports::parse(text).unwrap();
+        let (mut asked, mut unlike) = (0, 0);
+        for index in 0..1000 {
+            let drawn = draw(&Domain::FULL, 11, index);
+            let case = suit(&drawn, &supports);
+            assert_eq!(case.validate(), Ok(()), "{case}");
+            let plan = plan(&case).unwrap();
+            asked += usize::from(supports.check(&plan).is_ok());
+            unlike += usize::from(case != drawn);
+        }
+        assert!(asked > 980, "subject {n}: {asked} of 1000");
+        // One that takes everything is asked what was drawn, but for words that mean nothing.
+        assert!(n < 2 || unlike < 50, "{unlike} of 1000 were bent");
+    }
 }
 
 fn share(domain: &Domain, holds: impl Fn(&Case) -> bool) -> f64 {

@@ -1,7 +1,7 @@
 //! Claims about a subject's outputs.
 
 use super::against::{against, truth};
-use super::trial::{Outcome, Trial, broken, fact, is_padded, proved, settle};
+use super::trial::{Missed, Outcome, Trial, broken, fact, is_padded, proved, settle};
 use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::{Case, Scheme};
 use crate::compare::{Comparison, same_bits};
@@ -23,8 +23,14 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let held = against(&truth, &output);
         let mut tier = held.tier;
         if !held.found.agree {
-            let why = Reference::DERIVATION;
-            return Ok(trial.fail(NAME, case, &plan, tier, why, &held.found));
+            let missed = Missed {
+                property: NAME,
+                case,
+                plan: &plan,
+                logical: &logical,
+                truth: &truth,
+            };
+            return Ok(missed.verdict(trial, tier, &held.found));
         }
         if held.found.all_nan() {
             return Ok(Verdict::Vacuous(Vacuous::AllNan));
@@ -60,8 +66,14 @@ pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let truth = truth(case, &logical)?;
         let held = against(&truth, &output);
         if !held.found.agree {
-            let why = Reference::DERIVATION;
-            return Ok(trial.fail("tp-sum", case, &plan, held.tier, why, &held.found));
+            let missed = Missed {
+                property: "tp-sum",
+                case,
+                plan: &plan,
+                logical: &logical,
+                truth: &truth,
+            };
+            return Ok(missed.verdict(trial, held.tier, &held.found));
         }
         trial.done_with(logical);
         Ok(held.proved(&output, held.tier))

@@ -1,5 +1,6 @@
 //! One attempt: a subject, perhaps a mutant, and memory that is used again.
 
+use super::stages::first_difference;
 use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::Case;
 use crate::compare::{Comparison, Difference};
@@ -7,6 +8,7 @@ use crate::fill::{FillError, fill_in};
 use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage};
 use crate::plan::{Fit, Plan, plan};
+use crate::reference::Reference;
 use crate::subject::{Misbehaviour, SkipReason, Subject, SubjectError};
 use crate::tensor::{Logical, Output, Pool};
 use std::collections::HashMap;
@@ -251,6 +253,34 @@ impl<'a> Trial<'a> {
             first: found.first.iter().map(line).collect(),
             note: padding_note(plan),
         }))
+    }
+}
+
+/// A failing verdict against the reference, with the first stage that differs where the subject
+/// shows its stages.
+pub(super) struct Missed<'a> {
+    pub(super) property: &'static str,
+    pub(super) case: &'a Case,
+    pub(super) plan: &'a Plan,
+    pub(super) logical: &'a Logical,
+    pub(super) truth: &'a Reference,
+}
+
+impl Missed<'_> {
+    /// The verdict.
+    pub(super) fn verdict(&self, trial: &Trial<'_>, tier: Tier, found: &Comparison) -> Verdict {
+        let (case, plan) = (self.case, self.plan);
+        let why = Reference::DERIVATION;
+        let verdict = trial.fail(self.property, case, plan, tier, why, found);
+        let Verdict::Fail(mut finding) = verdict else {
+            return verdict;
+        };
+        let shown = trial.subject.stages();
+        let stage =
+            shown.and_then(|shown| first_difference(case, plan, self.logical, self.truth, shown));
+        let notes: Vec<String> = finding.note.take().into_iter().chain(stage).collect();
+        finding.note = (!notes.is_empty()).then(|| notes.join("; "));
+        Verdict::Fail(finding)
     }
 }
 

@@ -8,6 +8,7 @@ use super::error::ReferenceError;
 use super::product::{Multiply, Product, whole};
 use super::quantise;
 use super::route::{Routing, route};
+use super::stages::{Stage, Stages};
 use super::weights::{Parts, Projection, Sizes, shaped};
 use crate::case::Case;
 use crate::fill;
@@ -49,6 +50,27 @@ impl Reference {
 
 /// Computes the layer of a case from its logical tensors.
 pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceError> {
+    compute(case, logical, None)
+}
+
+/// Computes the layer once more, for what it computes on its way.
+pub fn stages(case: &Case, logical: &Logical) -> Result<Stages, ReferenceError> {
+    case.validate()?;
+    let (rows, h, i) = ((case.t * case.k) as usize, case.h as usize, case.i as usize);
+    let mut stages = Stages {
+        first: Stage::new(rows, case.act.halves() as usize * i),
+        middle: Stage::new(rows, i),
+        second: Stage::new(rows, h),
+    };
+    compute(case, logical, Some(&mut stages))?;
+    Ok(stages)
+}
+
+fn compute(
+    case: &Case,
+    logical: &Logical,
+    stages: Option<&mut Stages>,
+) -> Result<Reference, ReferenceError> {
     case.validate()?;
     let layer = Layer::new(case, logical)?;
     let routing = route(case, &logical.router)?;
@@ -57,6 +79,7 @@ pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceE
         values: vec![0.0; t * h],
         bound: vec![0.0; t * h],
         exact: fill::is_exact(case),
+        stages,
     };
     let mut scratch = Scratch::default();
     let mut places: Vec<Vec<usize>> = vec![Vec::new(); case.e as usize];
@@ -84,10 +107,12 @@ pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceE
 }
 
 /// What experts add to.
-struct Sums {
+struct Sums<'a> {
     values: Vec<f64>,
     bound: Vec<f64>,
     exact: bool,
+    /// What is computed on the way, where it is wanted.
+    stages: Option<&'a mut Stages>,
 }
 
 /// Buffers that experts reuse.
@@ -167,7 +192,7 @@ impl<'a> Layer<'a> {
         places: &[usize],
         routing: &Routing,
         scratch: &mut Scratch,
-        sums: &mut Sums,
+        sums: &mut Sums<'_>,
     ) {
         let (h, i, k) = (
             self.case.h as usize,
@@ -189,6 +214,8 @@ impl<'a> Layer<'a> {
         self.multiply(&self.w13, expert, &scratch.x, h, &mut scratch.first);
         scratch.mid.clear();
         let mut seconds = Vec::with_capacity(places.len());
+        // The second projection before the routing weight, for its stage.
+        let mut alone = Vec::new();
         for (n, &place) in places.iter().enumerate() {
             let (weight, error) = (routing.weights[place], routing.errors[place]);
             let (v, dv, relative) = if weighs_input {
@@ -203,9 +230,16 @@ impl<'a> Layer<'a> {
             let first = self.input_bound(n, relative, scratch, sums);
             let (mid, dmid) = self.intermediate(n, &first, scratch, sums);
             let gamma = bound::gamma_second(i, k, self.case.tp);
+            if let Some(stages) = &mut sums.stages {
+                first_stages(stages, place, n, &first, scratch, i);
+                alone.push(Second::new(mid, dmid, 1.0, 0.0, gamma, i));
+            }
             seconds.push((place / k, v, Second::new(mid, dmid, v, dv, gamma, i)));
         }
         self.multiply(&self.w2, expert, &scratch.mid, i, &mut scratch.second);
+        if let Some(stages) = &mut sums.stages {
+            second_stage(stages, places, &alone, &scratch.second);
+        }
         for (z, (token, weight, second)) in scratch.second.values.chunks_exact(h).zip(seconds) {
             let values = &mut sums.values[token * h..][..h];
             let bounds = &mut sums.bound[token * h..][..h];
@@ -244,7 +278,7 @@ impl<'a> Layer<'a> {
         n: usize,
         relative: f64,
         scratch: &mut Scratch,
-        sums: &mut Sums,
+        sums: &mut Sums<'_>,
     ) -> First {
         let h = self.case.h as usize;
         let x = &scratch.x[n * whole(h)..][..h];
@@ -262,7 +296,7 @@ impl<'a> Layer<'a> {
         n: usize,
         first: &First,
         scratch: &mut Scratch,
-        sums: &mut Sums,
+        sums: &mut Sums<'_>,
     ) -> (f64, f64) {
         let Case { act, .. } = *self.case;
         let i = self.case.i as usize;
@@ -301,5 +335,46 @@ impl<'a> Layer<'a> {
         quantise::widen(mode, scale, mid, &mut scratch.dmid);
         sums.exact = sums.exact && quantise::keeps(mode, scale, mid);
         (norm(mid), norm(&scratch.dmid))
+    }
+}
+
+/// Keeps the first projection and the intermediate of the expert's token number `n`.
+fn first_stages(
+    stages: &mut Stages,
+    place: usize,
+    n: usize,
+    first: &First,
+    scratch: &Scratch,
+    i: usize,
+) {
+    let (norms, biases) = (&scratch.first.norms, &scratch.first.bias);
+    let y = &scratch.first.values[n * norms.len()..][..norms.len()];
+    for (r, y) in y.iter().enumerate().take(stages.first.cols) {
+        let bound = first.row(norms[r], biases[r]);
+        stages.first.set(place, r, y + biases[r], bound);
+    }
+    let start = scratch.mid.len() - whole(i);
+    for (j, (value, bound)) in scratch.mid[start..][..i]
+        .iter()
+        .zip(&scratch.dmid)
+        .enumerate()
+    {
+        stages.middle.set(place, j, *value, *bound);
+    }
+}
+
+/// Keeps the second projection of the expert's tokens.
+fn second_stage(stages: &mut Stages, places: &[usize], bounds: &[Second], second: &Product) {
+    let rows = second.norms.len();
+    for ((place, bound), z) in places
+        .iter()
+        .zip(bounds)
+        .zip(second.values.chunks_exact(rows))
+    {
+        for (r, z) in z.iter().enumerate().take(stages.second.cols) {
+            let limit =
+                bound.slope * second.norms[r] + bound.bias * second.bias[r].abs() + bound.flush;
+            stages.second.set(*place, r, z + second.bias[r], limit);
+        }
     }
 }

@@ -12,7 +12,9 @@ mod product;
 mod quantise;
 mod route;
 mod score;
+mod stages;
 mod weights;
 
 pub use error::ReferenceError;
-pub use layer::{Reference, reference};
+pub use layer::{Reference, reference, stages};
+pub use stages::{Stage, Stages};

@@ -7,7 +7,7 @@ use super::event::{Ended, Environment, Event, Finished, Reporter};
 use super::expect::{PLAN_ENTRY, hold};
 use super::{Counts, Coverage, Filter, Group, Job, Kind, Origin};
 use crate::case::Case;
-use crate::r#gen::{Domain, draw};
+use crate::r#gen::{Domain, draw, suit};
 use crate::property::{ALL, Finding, Property, Tier, Verdict};
 use crate::subject::SubjectChoice;
 use crate::suite::{Expect, Suite};
@@ -145,7 +145,11 @@ impl Run<'_, '_, '_> {
                 break;
             }
             let last = end.min(next.saturating_add(CHUNK as u64));
-            let drawn = (next..last).map(|n| (n, draw(budget.domain, budget.seed, n)));
+            let supports = self.settings.subject.supports();
+            let drawn = (next..last).map(|n| {
+                let case = draw(budget.domain, budget.seed, n);
+                (n, supports.map_or(case.clone(), |s| suit(&case, s)))
+            });
             let (numbers, chunk): (Vec<u64>, Vec<Job>) = drawn
                 .filter(|(_, case)| budget.filter.matches(&format!("{case:#}"), None))
                 .map(|(n, case)| {

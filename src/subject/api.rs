@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
-use crate::tensor::Output;
+use crate::tensor::{Output, StageOutputs};
 
 /// The thing under test.
 pub trait Subject {
@@ -33,6 +33,11 @@ pub trait Subject {
 
     /// Is told the case that is asked about, before its plans.
     fn about(&mut self, _case: &Case) {}
+
+    /// What it shows of its way to the last output.
+    fn stages(&self) -> Option<&StageOutputs> {
+        Option::None
+    }
 
     /// Computes the layer.
     ///

@@ -4,6 +4,8 @@
 
 mod buffer;
 mod pool;
+mod stages;
 
 pub use buffer::{Logical, Output, RouterInput, Tensor};
 pub use pool::Pool;
+pub use stages::{StageOutputs, StageShare};

@@ -6,6 +6,7 @@ use super::message::PROTOCOL;
 use super::supports::Supports;
 use crate::plan::Plan;
 use crate::subject::error::Misbehaviour;
+use crate::tensor::{StageOutputs, StageShare};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub(super) struct Reply {
     pub(super) ids: Vec<u32>,
     /// Routing weights [t, k], likewise.
     pub(super) weights: Vec<f32>,
+    /// What it shows of its way.
+    pub(super) stages: StageOutputs,
 }
 
 fn wrong(part: &str, why: impl Into<String>) -> Misbehaviour {
@@ -149,6 +152,34 @@ pub(super) fn reply(
         shares,
         ids,
         weights,
+        stages: stages(&blob, plan)?,
+    })
+}
+
+/// The stages that are shown, each of its one shape.
+fn stages(blob: &SafeTensors<'_>, plan: &Plan) -> Result<StageOutputs, Misbehaviour> {
+    let d = &plan.dims;
+    let share = |name: &str, cols: u64| -> Result<Vec<StageShare>, Misbehaviour> {
+        let Ok(tensor) = blob.tensor(name) else {
+            return Ok(Vec::new());
+        };
+        let ranks = plan.ranks.len();
+        let values = floats(name, &tensor, &[[ranks as u64, d.t, d.k, cols]])?;
+        let size = values.len() / ranks.max(1);
+        let of = |rank: usize| StageShare {
+            cols: cols as usize,
+            values: values[rank * size..(rank + 1) * size].to_vec(),
+        };
+        Ok((0..ranks).map(of).collect())
+    };
+    Ok(StageOutputs {
+        ids: match blob.tensor("stage.route_ids") {
+            Ok(tensor) => integers("stage.route_ids", &tensor, &[d.t, d.k])?,
+            Err(_) => Vec::new(),
+        },
+        first: share("stage.fc1", plan.w13_rows)?,
+        middle: share("stage.act", plan.width_padded)?,
+        second: share("stage.fc2", plan.hidden_padded)?,
     })
 }
 

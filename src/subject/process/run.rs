@@ -10,7 +10,7 @@ use crate::schedule::Schedule;
 use crate::subject::api::Subject;
 use crate::subject::cpu::{Sizes, route};
 use crate::subject::error::{Misbehaviour, SkipReason, SubjectError};
-use crate::tensor::Output;
+use crate::tensor::{Output, StageOutputs};
 use std::sync::Arc;
 
 /// A program as the subject. It promises no order of summation.
@@ -19,6 +19,7 @@ pub struct Process {
     program: Arc<Program>,
     child: Option<Child>,
     case: String,
+    stages: StageOutputs,
 }
 
 impl Process {
@@ -31,6 +32,7 @@ impl Process {
             program: Arc::clone(program),
             child: None,
             case: String::new(),
+            stages: StageOutputs::default(),
         }
     }
 
@@ -109,6 +111,10 @@ impl Subject for Process {
         self.case = case.to_string();
     }
 
+    fn stages(&self) -> Option<&StageOutputs> {
+        Some(&self.stages)
+    }
+
     fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
         self.supports(plan)?;
         let sizes = Sizes::new(plan)?;
@@ -125,6 +131,7 @@ impl Subject for Process {
         let reply = self.ask(plan, |number| {
             message::request(number, &case, plan, inputs, &routing)
         })?;
+        self.stages = reply.stages;
         let mut values = vec![0.0; sizes.t * sizes.h];
         for share in &reply.shares {
             for (value, part) in values.iter_mut().zip(share) {

@@ -5,7 +5,7 @@
 use crate::plan::Plan;
 use crate::subject::error::{Misbehaviour, SkipReason};
 use crate::terms::{
-    ActQuant, Activation, Bias, Nibble, Order, Route, Storage, WeightFormat, nearest,
+    ActQuant, Activation, Bias, Nibble, Order, Route, Storage, WeightFormat, did_you_mean,
 };
 use serde_json::{Map, Value};
 
@@ -195,7 +195,10 @@ pub struct Supports {
 impl Supports {
     /// Reads the handshake's object; a key that is left out means the plain word, granule 1, any
     /// size.
-    pub(super) fn parse(text: &str) -> Result<Supports, Misbehaviour> {
+    ///
+    /// # Errors
+    /// What is not understood, with the nearest word.
+    pub fn parse(text: &str) -> Result<Supports, Misbehaviour> {
         let wrong = |why: String| Misbehaviour::Reply {
             part: "supports".to_owned(),
             why,
@@ -229,7 +232,10 @@ impl Supports {
     }
 
     /// Whether a plan can be asked.
-    pub(super) fn check(&self, plan: &Plan) -> Result<(), SkipReason> {
+    ///
+    /// # Errors
+    /// The first thing that is not supported.
+    pub fn check(&self, plan: &Plan) -> Result<(), SkipReason> {
         for (key, listed) in WORDS.iter().zip(&self.words) {
             for word in (key.of)(plan) {
                 if !listed.contains(&word) {

@@ -1,0 +1,57 @@
+//! Real implementations that no one here wrote, as subjects: they hold, and where they differ a case
+//! shows it.
+
+use crate::{ends, python, script};
+
+/// Random cases for each; the pages say how many more were run once.
+const CASES: &str = "200";
+
+#[track_caller]
+fn holds(modules: &str, path: &str) {
+    let Some(python) = python(modules) else {
+        return;
+    };
+    let command = script(&python, path, "");
+    let run = ["run", "-n", CASES, "--profile", "small", "--max-fail", "3"];
+    let properties = "pad-identity,poison-isolated,tp-sum,hidden-pad,token-pad";
+    let how = ["-p", properties, "--format", "json", "--subject", &command];
+    let out = crate::padproof(&[&run[..], &how].concat());
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(report["counts"]["failed"], 0, "{report:#}");
+    assert_eq!(report["counts"]["broken"], 0, "{report:#}");
+    let passed = report["counts"]["passed"].as_u64().unwrap();
+    assert!(passed > 300, "{passed} checks passed, too few to say so");
+}
+
+#[test]
+fn onnxruntime_holds() {
+    holds("onnxruntime, onnx", "python/subjects/onnxruntime_moe.py");
+}
+
+#[test]
+fn mlx_holds() {
+    holds("mlx.core", "python/subjects/mlx_gather_qmm.py");
+}
+
+#[test]
+fn where_onnxruntime_differs_a_case_shows_it() {
+    let Some(python) = python("onnxruntime, onnx") else {
+        return;
+    };
+    let path = "python/subjects/onnxruntime_moe.py";
+    let (as_it_is, bent) = (
+        script(&python, path, "--as-it-is"),
+        script(&python, path, ""),
+    );
+    let page = include_str!("../../docs/python-subject.md");
+    // Of equal logits it takes the higher id; its gelu is the tanh form.
+    let ties = "t=3,h=18,i=17,tp=2,act=relu,route=topk-softmax,seed=4c65c1f1";
+    let gelu = "t=2,e=3,k=1,h=32,i=25,act=gelu,factor=16,pad=h32.i32,seed=b4685f36";
+    for case in [ties, gelu] {
+        assert!(page.contains(case), "{case}");
+        ends(&["check", "pad-identity", case, "--subject", &as_it_is], 1);
+    }
+    ends(&["check", "pad-identity", ties, "--subject", &bent], 0);
+    let tanh = gelu.replace("gelu", "gelu-tanh");
+    ends(&["check", "pad-identity", &tanh, "--subject", &bent], 0);
+}

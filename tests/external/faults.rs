@@ -1,0 +1,200 @@
+//! Faults planted in a Python subject: each is caught by a case that is padded as its victims were,
+//! and shrinks to a small one.
+
+use crate::{ends, python, script};
+
+/// (fault, property, case on which it shows).
+const FAULTS: &[(&str, &str, &str)] = &[
+    (
+        "split-at-real-width",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,pad=i64,seed=1",
+    ),
+    (
+        "halves-swapped",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,pad=i64",
+    ),
+    (
+        "interleave-16-for-8",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,order=int8,pad=i64",
+    ),
+    (
+        "scale-block-from-floor",
+        "pad-identity",
+        "t=9,e=6,k=3,h=200,i=200,w=fp8-block,fill=wild,pad=i16",
+    ),
+    (
+        "scale-rows-shifted",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,w=mxfp4,fill=wild,pad=i64",
+    ),
+    (
+        "first-experts-global",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,w=nvfp4,fill=wild,pad=i64",
+    ),
+    (
+        "last-column-lost",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,pad=i64",
+    ),
+    (
+        "w2-bias-on-every-rank",
+        "tp-sum",
+        "t=9,e=6,k=3,h=64,i=200,tp=2,bias=both,fill=wild,pad=i64",
+    ),
+    (
+        "up-plus-one-forgotten",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,act=swigluoai,fill=wild,pad=i64",
+    ),
+    (
+        "stale-workspace",
+        "poison-isolated",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,pad=i64",
+    ),
+    (
+        "intermediate-in-bf16",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,pad=i64",
+    ),
+    (
+        "e8m0-bias-125",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,w=mxfp4,fill=wild,pad=i64",
+    ),
+    (
+        "fnuz-for-fn",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,w=fp8,fill=wild,pad=i64",
+    ),
+    (
+        "nibbles-swapped",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,w=nvfp4,fill=wild,pad=i64",
+    ),
+    (
+        "int4-offset-forgotten",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,w=int4-g32,fill=wild,pad=i64",
+    ),
+    (
+        "sliced-at-padded-stride",
+        "hidden-pad",
+        "t=9,e=6,k=3,h=60,i=200,fill=wild,pad=h64.i64",
+    ),
+    (
+        "pad-rows-reduced",
+        "token-pad",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,pad=i64.t4",
+    ),
+    (
+        "experts-miscounted",
+        "tp-sum",
+        "t=9,e=6,k=3,h=64,i=200,tp=2,ep=2,fill=wild,pad=i64",
+    ),
+    (
+        "not-a-number",
+        "pad-identity",
+        "t=9,e=6,k=3,h=64,i=200,fill=wild,pad=i64",
+    ),
+];
+
+fn number(line: &str, key: &str, plain: u64) -> u64 {
+    let pair = |p: &str| p.strip_prefix(key)?.strip_prefix('=')?.parse().ok();
+    line.split(',').find_map(pair).unwrap_or(plain)
+}
+
+/// Elements of one projection of every expert, times tokens.
+fn size(line: &str) -> u64 {
+    ["t", "e", "h", "i"]
+        .iter()
+        .zip([4, 4, 64, 64])
+        .map(|(key, plain)| number(line, key, plain))
+        .product()
+}
+
+#[test]
+fn each_planted_fault_is_caught_and_shrunk_to_a_small_case() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let mut missed = Vec::new();
+    for (fault, property, case) in FAULTS {
+        let command = script(&python, "tests/external/faulty.py", fault);
+        let out = crate::padproof(&["shrink", property, case, "--subject", &command]);
+        let said = crate::text(&out.stdout);
+        if out.status.code() != Some(0) {
+            missed.push(format!("{fault}: {said}{}", crate::text(&out.stderr)));
+            continue;
+        }
+        let small = said.lines().next().unwrap().split("  ").last().unwrap();
+        println!("{fault}: {property} {small}");
+        assert!(
+            said.contains("repro: padproof check") && said.contains(fault),
+            "{said}"
+        );
+        if size(small) * 50 > size(case) {
+            missed.push(format!("{fault}: shrunk to {small} only"));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn the_first_stage_that_differs_is_named() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let case = "t=9,e=6,k=3,h=64,i=200,w=mxfp4,fill=wild,order=up-gate,tp=2,pad=i64";
+    for (fault, wanted) in [
+        (
+            "e8m0-bias-125",
+            "first stage that differs: fc1, token 0 choice 0 (expert ",
+        ),
+        (
+            "intermediate-in-bf16",
+            "first stage that differs: act, token 0 choice 0",
+        ),
+        (
+            "last-column-lost",
+            "first stage that differs: fc2, token 0 choice 0",
+        ),
+        ("not-a-number", "no stage differs"),
+    ] {
+        let command = script(&python, "tests/external/faulty.py", fault);
+        let said = ends(&["check", "pad-identity", case, "--subject", &command], 1);
+        assert!(said.contains(wanted), "{fault}: {said}");
+    }
+}
+
+#[test]
+fn without_a_fault_the_same_cases_pass() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let command = script(&python, "tests/external/faulty.py", "none");
+    for (_, property, case) in FAULTS {
+        ends(&["check", property, case, "--subject", &command], 0);
+    }
+}
+
+#[test]
+fn the_example_holds_in_every_format_and_activation() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let command = script(&python, "python/subjects/numpy_moe.py", "");
+    let run = ["run", "-n", "200", "--profile", "small", "--max-fail", "3"];
+    let said = ends(
+        &[&run[..], &["--no-cases", "pass", "--subject", &command]].concat(),
+        0,
+    );
+    let line = said.lines().find(|l| l.contains("pad-identity")).unwrap();
+    assert!(
+        line.starts_with("PASS") && line.contains("process"),
+        "{said}"
+    );
+}

@@ -1,0 +1,142 @@
+//! Subjects that crash, hang, and talk nonsense: findings with a reproducer, and the run goes on.
+
+use crate::{ends, padproof, python, script, text};
+
+const CASE: &str = "t=2,i=33,pad=i32";
+
+#[test]
+fn misbehaviour_is_a_finding_with_its_last_words_and_a_reproducer() {
+    let Some(python) = python("struct") else {
+        return;
+    };
+    for (how, wanted) in [
+        ("exit", "ended: exit status: 3"),
+        ("signal", "ended: signal: 9"),
+        ("hang", "no reply within 500ms"),
+        ("stop-reading", "no reply within 500ms"),
+        ("close", "ended: its output, and runs on"),
+        ("print", "standard output begins with `Done in`"),
+        ("short", "no safetensors"),
+        ("huge", "a reply of 4611686018427387904 bytes was announced"),
+        ("cut", "output ended after 4 of 100 bytes"),
+        ("rubbish", "no safetensors"),
+        ("shape", "y: shape [64, 2, 1], wanted [1, 2, 64]"),
+        ("dtype", "y: dtype BF16, wanted F32"),
+        ("nan", "got NaN"),
+        ("nameless", "y: there is no such tensor"),
+        ("other-id", "`id`: `0`, wanted `1`"),
+        ("complain", "the subject says: no kernel image"),
+    ] {
+        let command = script(&python, "tests/external/misbehave.py", how);
+        let asked = ["--subject", &command, "--timeout", "500ms"];
+        let said = ends(&[&["check", "pad-identity", CASE], &asked[..]].concat(), 1);
+        assert!(said.contains(wanted), "{how}: {said}");
+        let repro = format!(
+            "repro: padproof check pad-identity {CASE} --subject '{command}' --timeout 500ms"
+        );
+        assert!(said.contains(&repro), "{how}: {said}");
+        // A NaN is a value: the comparison shows it, not the protocol.
+        assert!(
+            how == "nan" || said.contains(&format!("about to {how}")),
+            "{how}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_second_reply_is_found_before_the_next_request() {
+    let Some(python) = python("struct") else {
+        return;
+    };
+    let command = script(&python, "tests/external/misbehave.py", "twice");
+    let said = ends(
+        &["check", "poison-isolated", CASE, "--subject", &command],
+        1,
+    );
+    assert!(
+        said.contains("before it was asked") || said.contains("`id`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn commands_that_are_no_subjects_cannot_run() {
+    for (command, wanted) in [
+        ("./no/such/program", "cannot start `./no/such/program`"),
+        ("sh -c 'exit 7'", "ended: exit status: 7"),
+        (
+            "sh -c 'echo no numpy here >&2; exit 1'",
+            "it wrote: no numpy here",
+        ),
+        ("sh -c \"echo", "a quote in the command does not end"),
+        ("cpux", "did you mean `cpu`?"),
+        ("kernel", "or a command with a space or a slash in it"),
+    ] {
+        for words in [
+            &["check", "tp-sum", CASE][..],
+            &["shrink", "tp-sum", CASE],
+            &["run", CASE],
+        ] {
+            let out = padproof(&[words, &["--subject", command]].concat());
+            let complaint = text(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{command}: {complaint}");
+            assert!(complaint.contains(wanted), "{command}: {complaint}");
+            assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_after_a_crash() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let command = script(&python, "tests/external/faulty.py", "ends-now-and-then");
+    let run = [
+        "run",
+        "-n",
+        "30",
+        "--profile",
+        "small",
+        "-p",
+        "pad-identity",
+        "-j",
+        "1",
+    ];
+    let how = ["--max-fail", "all", "--no-shrink", "--format", "json"];
+    let said = ends(&[&run[..], &how, &["--subject", &command]].concat(), 1);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let count = |word: &str| report["counts"][word].as_u64().unwrap();
+    assert!(
+        count("failed") >= 3 && count("passed") >= 8,
+        "{}",
+        report["counts"]
+    );
+    assert!(said.contains("out of luck"), "{said}");
+}
+
+#[test]
+fn a_slow_leak_is_a_finding() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    if !cfg!(target_os = "linux") {
+        println!("skipped: the system does not tell a process's memory");
+        return;
+    }
+    let command = script(&python, "tests/external/faulty.py", "leak");
+    let run = [
+        "run",
+        "-n",
+        "900",
+        "--profile",
+        "small",
+        "-p",
+        "pad-identity",
+        "-j",
+        "1",
+    ];
+    let how = ["--no-shrink", "--no-cases", "pass", "--subject", &command];
+    let said = ends(&[&run[..], &how].concat(), 1);
+    assert!(said.contains("its memory grew by"), "{said}");
+}
