@@ -1,6 +1,6 @@
 //! Every property.
 
-use super::{Trial, Verdict, bytes, outputs, plans};
+use super::{Trial, Verdict, bytes, outputs, plans, poison};
 use crate::case::Case;
 
 /// What a property needs before it can be asked.
@@ -99,7 +99,7 @@ pub const ALL: &[Property] = &[
     property(
         "poison-isolated",
         Needs::Subject,
-        outputs::poison_isolated,
+        poison::poison_isolated,
         "Each padded tail may hold any finite value by itself without changing a bit of the output.",
     ),
     property(

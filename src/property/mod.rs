@@ -8,6 +8,7 @@ mod invariants;
 mod list;
 mod outputs;
 mod plans;
+mod poison;
 mod stages;
 mod trial;
 mod verdict;

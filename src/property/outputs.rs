@@ -5,13 +5,12 @@ use super::trial::{Missed, Outcome, Trial, broken, fact, is_padded, proved, sett
 use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::{Case, Scheme};
 use crate::compare::{Comparison, same_bits};
-use crate::layout::{PackedInputs, Pads, map, set_pads};
-use crate::num::Dtype;
-use crate::plan::{Plan, Role, plan as plan_case, unpadded};
+use crate::layout::PackedInputs;
+use crate::plan::{Plan, plan as plan_case, unpadded};
 use crate::reference::Reference;
 use crate::subject::SkipReason;
 use crate::tensor::{Logical, Output, RouterInput, Tensor};
-use crate::terms::{ActQuant, Split};
+use crate::terms::Split;
 
 /// pad-identity: the padded, sharded, packed layer gives the reference's outputs, and the bits
 /// of the same subject on the same shards unpadded.
@@ -236,16 +235,16 @@ pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
 }
 
 /// What a difference between two runs on the same sizes is judged by.
-struct Again<'a> {
-    plan: &'a Plan,
-    packed: &'a PackedInputs,
-    logical: &'a Logical,
+pub(super) struct Again<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) packed: &'a PackedInputs,
+    pub(super) logical: &'a Logical,
 }
 
 impl Again<'_> {
     /// The comparison that holds: of bits, unless a subject that promises no order gives other bits
     /// for the same bytes; then both outputs' distance from the reference.
-    fn judge(
+    pub(super) fn judge(
         &self,
         case: &Case,
         trial: &mut Trial<'_>,
@@ -380,133 +379,4 @@ pub(super) fn guard_intact(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         Ok(Verdict::Pass(Tier::Bytes))
     };
     settle(run(trial))
-}
-
-/// A finite code far from zero, small enough to keep products of it finite.
-fn loud(dtype: Dtype) -> u32 {
-    match dtype {
-        Dtype::F32 => 96.0f32.to_bits(),
-        Dtype::F16 => 0x5600,
-        Dtype::Bf16 => 0x42c0,
-        Dtype::E4m3 | Dtype::E4m3Fnuz => 0x68,
-        Dtype::E5m2 => 0x54,
-        Dtype::E2m1 => 7,
-        Dtype::E8m0 => 0x82,
-        Dtype::Int4 => 15,
-        Dtype::Int8 => 100,
-    }
-}
-
-/// poison-isolated: each padded tail may hold any finite value by itself, and storage that is
-/// never multiplied may hold NaN, without changing a bit of the output: so its partner tail is
-/// really zero.
-pub(super) fn poison_isolated(case: &Case, trial: &mut Trial<'_>) -> Verdict {
-    let run = |trial: &mut Trial<'_>| -> Outcome {
-        let plan = trial.plan(case)?;
-        if !is_padded(&plan) {
-            return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
-        }
-        let logical = trial.fill(case)?;
-        let mut packed = trial.pack(&plan, &logical)?;
-        let clean = trial.run(&plan, &mut packed)?;
-        let mut weakest = Tier::SameOrder;
-        for tail in tails(&plan) {
-            let mut poisoned = packed.clone();
-            for &role in tail.roles {
-                poison(&plan, &mut poisoned, role, tail.pads);
-            }
-            if tail.input {
-                let (h, hp) = (plan.dims.h as usize, plan.hidden_padded as usize);
-                for row in poisoned.x.f32s_mut().chunks_exact_mut(hp.max(1)) {
-                    row[h..].fill(96.0);
-                }
-            }
-            let output = trial.run(&plan, &mut poisoned)?;
-            let found = same_bits(&clean, &output);
-            if !found.agree {
-                let again = Again {
-                    plan: &plan,
-                    packed: &packed,
-                    logical: &logical,
-                };
-                let (tier, found) = again.judge(case, trial, &clean, &output, found)?;
-                if found.agree {
-                    weakest = tier;
-                    continue;
-                }
-                let why = format!("poison in {}", tail.name);
-                let Verdict::Fail(mut finding) =
-                    trial.fail("poison-isolated", case, &plan, tier, &why, &found)
-                else {
-                    return Err(Verdict::Broken("a failure is a finding".to_owned()));
-                };
-                finding.note = Some(why);
-                return Ok(Verdict::Fail(finding));
-            }
-        }
-        trial.done(packed);
-        trial.done_with(logical);
-        Ok(proved(&clean, weakest))
-    };
-    settle(run(trial))
-}
-
-struct Tail {
-    name: &'static str,
-    roles: &'static [Role],
-    pads: Pads,
-    input: bool,
-}
-
-/// The tails that may be poisoned one at a time; the last is all storage at once.
-fn tails(plan: &Plan) -> Vec<Tail> {
-    let tail = |name, roles, pads, input| Tail {
-        name,
-        roles,
-        pads,
-        input,
-    };
-    let mut all = vec![
-        tail(
-            "w13's scale padding",
-            &[Role::W13Scale][..],
-            Pads::Logical,
-            false,
-        ),
-        tail("w2's scale padding", &[Role::W2Scale], Pads::Logical, false),
-        tail(
-            "storage",
-            &[Role::W13Scale, Role::W2Scale, Role::W13, Role::W2],
-            Pads::Storage,
-            false,
-        ),
-    ];
-    // A dirty intermediate enters the amax of its group, and a dirty input that of its token.
-    if plan.numerics.qh == ActQuant::None || plan.numerics.qh == ActQuant::Static {
-        all.push(tail("w13's tails", &[Role::W13], Pads::Logical, false));
-        all.push(tail(
-            "w13 bias's tail",
-            &[Role::W13Bias],
-            Pads::Logical,
-            false,
-        ));
-    }
-    all.push(tail("w2's tails", &[Role::W2], Pads::Logical, false));
-    if plan.numerics.qx == ActQuant::None || plan.numerics.qx == ActQuant::Static {
-        all.push(tail("the input's hidden tail", &[], Pads::Logical, true));
-    }
-    all
-}
-
-fn poison(plan: &Plan, packed: &mut PackedInputs, role: Role, pads: Pads) {
-    for (n, rank) in packed.ranks.iter_mut().enumerate() {
-        let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else {
-            continue;
-        };
-        let code = match pads {
-            Pads::Storage => map.dtype.nan_code().unwrap_or_else(|| loud(map.dtype)),
-            _ => loud(map.dtype),
-        };
-        set_pads(&map, tensor, pads, code);
-    }
 }

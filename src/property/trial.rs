@@ -181,6 +181,22 @@ impl<'a> Trial<'a> {
         Ok(output)
     }
 
+    /// Runs the subject on several inputs of one plan, and what the planted mutant makes of each.
+    pub(super) fn run_all(
+        &mut self,
+        plan: &Plan,
+        inputs: &mut [PackedInputs],
+    ) -> Result<Vec<Output>, Verdict> {
+        if self.mutant.is_some() || inputs.len() == 1 {
+            let inputs = inputs.iter_mut();
+            return inputs.map(|packed| self.run(plan, packed)).collect();
+        }
+        self.subject.supports(plan).map_err(Verdict::Skip)?;
+        let asked: Vec<(&Plan, &PackedInputs)> = inputs.iter().map(|i| (plan, i)).collect();
+        let ran = self.subject.run_all(&asked);
+        ran.map_err(|e| self.unable(e))
+    }
+
     /// The whole way once: plan, fill, pack, run.
     pub(super) fn attempt(&mut self, case: &Case) -> Result<(Plan, Logical, Output), Verdict> {
         let plan = self.plan(case)?;
@@ -198,11 +214,17 @@ impl<'a> Trial<'a> {
         packed: &PackedInputs,
     ) -> Result<Output, Verdict> {
         self.subject.supports(plan).map_err(Verdict::Skip)?;
-        self.subject.run(plan, packed).map_err(|e| match e {
+        let ran = self.subject.run(plan, packed);
+        ran.map_err(|e| self.unable(e))
+    }
+
+    /// The verdict of a run that gave no output.
+    fn unable(&self, e: SubjectError) -> Verdict {
+        match e {
             SubjectError::Skipped(reason) => Verdict::Skip(reason),
             SubjectError::Misbehaved { what, stderr } => self.misbehaved(&what, stderr),
             other => Verdict::Broken(other.to_string()),
-        })
+        }
     }
 
     /// The finding that the subject did what none may.

@@ -34,6 +34,15 @@ pub trait Subject {
     /// Is told the case that is asked about, before its plans.
     fn about(&mut self, _case: &Case) {}
 
+    /// Computes several; a program is handed them all before its first reply is waited for.
+    ///
+    /// # Errors
+    /// As [`Subject::run`], of the first that fails.
+    fn run_all(&mut self, asked: &[(&Plan, &PackedInputs)]) -> Result<Vec<Output>, SubjectError> {
+        let asked = asked.iter();
+        asked.map(|(plan, inputs)| self.run(plan, inputs)).collect()
+    }
+
     /// What it shows of its way to the last output.
     fn stages(&self) -> Option<&StageOutputs> {
         Option::None

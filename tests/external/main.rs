@@ -41,7 +41,7 @@ pub(crate) fn script(python: &str, path: &str, argument: &str) -> String {
     format!("{python} -B {} {argument}", path.display())
 }
 
-pub(crate) fn padproof(args: &[&str]) -> Output {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_padproof"));
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|n| n.starts_with("PADPROOF_")) || name == "CI" {
@@ -49,8 +49,12 @@ pub(crate) fn padproof(args: &[&str]) -> Output {
         }
     }
     let quiet = [("NO_COLOR", "1"), ("OPENBLAS_NUM_THREADS", "1")];
-    let command = command.args(args).envs(quiet).stdin(Stdio::null());
-    command.output().unwrap()
+    command.args(args).envs(quiet).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn padproof(args: &[&str]) -> Output {
+    command(args).output().unwrap()
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

@@ -87,6 +87,47 @@ fn commands_that_are_no_subjects_cannot_run() {
 }
 
 #[test]
+fn an_interrupt_ends_a_subject_that_hangs() {
+    let Some(python) = python("struct") else {
+        return;
+    };
+    if !cfg!(target_os = "linux") {
+        println!("skipped: /proc is not there to look");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let argument = format!("hang {}", file.display());
+    let subject = script(&python, "tests/external/misbehave.py", &argument);
+    for (words, signals) in [
+        (&["check", "pad-identity"][..], 1),
+        (&["run", "-p", "pad-identity"], 2),
+    ] {
+        let mut command = crate::command(&[words, &[CASE, "--subject", &subject]].concat());
+        let mut padproof = command.args(["--timeout", "1h"]).spawn().unwrap();
+        while !file.exists() {
+            assert!(padproof.try_wait().unwrap().is_none(), "it ended");
+            std::thread::yield_now();
+        }
+        let asked = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        for _ in 0..signals {
+            let signal = std::process::Command::new("kill")
+                .args(["-INT", &padproof.id().to_string()])
+                .status();
+            assert!(signal.unwrap().success());
+            // Two at once would be one.
+            std::thread::yield_now();
+        }
+        let status = padproof.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{words:?}");
+        let state = std::fs::read_to_string(format!("/proc/{asked}/stat")).unwrap_or_default();
+        let gone = state.is_empty() || state.contains(") Z ") || state.contains(") X ");
+        assert!(gone, "{words:?}: {state}");
+    }
+}
+
+#[test]
 fn a_run_goes_on_after_a_crash() {
     let Some(python) = python("numpy") else {
         return;

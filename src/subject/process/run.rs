@@ -1,14 +1,15 @@
 //! Asks a process, as a subject.
 
 use super::child::Child;
+use super::message;
 use super::program::Program;
-use super::{message, reply};
+use super::reply::{self, Reply};
 use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
 use crate::subject::api::Subject;
-use crate::subject::cpu::{Sizes, route};
+use crate::subject::cpu::{Routing, Sizes, route};
 use crate::subject::error::{Misbehaviour, SkipReason, SubjectError};
 use crate::tensor::{Output, StageOutputs};
 use std::sync::Arc;
@@ -36,53 +37,58 @@ impl Process {
         }
     }
 
-    /// One request and its reply. A process that leaves its stream in doubt is ended.
+    /// Hands every request over, then takes the replies in their order. A process that leaves its
+    /// stream in doubt is ended.
     fn ask(
         &mut self,
-        plan: &Plan,
-        request: impl FnOnce(u64) -> Result<Vec<u8>, String>,
-    ) -> Result<reply::Reply, SubjectError> {
+        asked: &[(&Plan, &PackedInputs, Routing)],
+    ) -> Result<Vec<Reply>, SubjectError> {
         let mut child = match self.child.take() {
             Some(child) => child,
             None => self.program.take()?,
         };
-        let number = child.number();
-        let request = request(number).map_err(|why| SubjectError::Misbehaved {
-            what: Misbehaviour::Pipe(why),
-            stderr: Vec::new(),
-        })?;
-        let exchange = || {
-            child.unasked()?;
+        let mut replies = Vec::with_capacity(asked.len());
+        let told = self.exchange(&mut child, asked, &mut replies);
+        let well = match &told {
+            Ok(()) => true,
+            // A complaint is a reply like any other, where no more are on their way.
+            Err(what) => matches!(what, Misbehaviour::Said(_)) && replies.len() + 1 == asked.len(),
+        };
+        let stderr = if well {
+            let said = child.said();
+            self.child = Some(child);
+            said
+        } else {
+            child.kill()
+        };
+        match told {
+            Ok(()) => Ok(replies),
+            Err(what) => Err(SubjectError::Misbehaved { what, stderr }),
+        }
+    }
+
+    fn exchange(
+        &self,
+        child: &mut Child,
+        asked: &[(&Plan, &PackedInputs, Routing)],
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), Misbehaviour> {
+        child.unasked()?;
+        let mut numbers = Vec::with_capacity(asked.len());
+        for (plan, inputs, routing) in asked {
+            let number = child.number();
+            let request = message::request(number, &self.case, plan, inputs, routing)
+                .map_err(Misbehaviour::Pipe)?;
             child.send(request, reply::limit(plan));
+            numbers.push(number);
+        }
+        for (number, (plan, _, _)) in numbers.into_iter().zip(asked) {
             let bytes = child.receive(self.program.timeout())?;
             child.weigh()?;
-            Ok(bytes)
-        };
-        let bytes = match exchange() {
-            Ok(bytes) => bytes,
-            Err(what) => {
-                return Err(SubjectError::Misbehaved {
-                    what,
-                    stderr: child.kill(),
-                });
-            }
-        };
-        match reply::reply(&bytes, number, plan, self.routes_itself()) {
-            Ok(reply) => {
-                self.child = Some(child);
-                Ok(reply)
-            }
-            // A complaint leaves the process well; anything else leaves it in doubt.
-            Err(what @ Misbehaviour::Said(_)) => {
-                let stderr = child.said();
-                self.child = Some(child);
-                Err(SubjectError::Misbehaved { what, stderr })
-            }
-            Err(what) => Err(SubjectError::Misbehaved {
-                what,
-                stderr: child.kill(),
-            }),
+            let routes = self.program.supports().routes_itself();
+            replies.push(reply::reply(&bytes, number, plan, routes)?);
         }
+        Ok(())
     }
 }
 
@@ -116,36 +122,49 @@ impl Subject for Process {
     }
 
     fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
-        self.supports(plan)?;
-        let sizes = Sizes::new(plan)?;
-        if plan.ranks.len() != inputs.ranks.len() {
-            return Err(SubjectError::Size {
-                tensor: "ranks",
-                unit: "ranks",
-                wanted: plan.ranks.len() as u64,
-                actual: inputs.ranks.len() as u64,
-            });
-        }
-        let routing = route(plan, &sizes, &inputs.router)?;
-        let case = self.case.clone();
-        let reply = self.ask(plan, |number| {
-            message::request(number, &case, plan, inputs, &routing)
-        })?;
-        self.stages = reply.stages;
-        let mut values = vec![0.0; sizes.t * sizes.h];
-        for share in &reply.shares {
-            for (value, part) in values.iter_mut().zip(share) {
-                *value += part;
-            }
-        }
-        Ok(Output {
-            tokens: sizes.t,
-            hidden: sizes.h,
-            values,
-            ids: reply.ids,
-            weights: reply.weights,
-        })
+        let mut outputs = self.run_all(&[(plan, inputs)])?;
+        Ok(outputs.pop().expect("one output for one request"))
     }
+
+    fn run_all(&mut self, asked: &[(&Plan, &PackedInputs)]) -> Result<Vec<Output>, SubjectError> {
+        let mut routed = Vec::with_capacity(asked.len());
+        for &(plan, inputs) in asked {
+            self.supports(plan)?;
+            let sizes = Sizes::new(plan)?;
+            if plan.ranks.len() != inputs.ranks.len() {
+                return Err(SubjectError::Size {
+                    tensor: "ranks",
+                    unit: "ranks",
+                    wanted: plan.ranks.len() as u64,
+                    actual: inputs.ranks.len() as u64,
+                });
+            }
+            routed.push((plan, inputs, route(plan, &sizes, &inputs.router)?));
+        }
+        let replies = self.ask(&routed)?;
+        let outputs = routed.iter().zip(replies).map(|((plan, _, _), reply)| {
+            self.stages = reply.stages;
+            Output {
+                tokens: plan.dims.t as usize,
+                hidden: plan.dims.h as usize,
+                values: sum(&reply.shares),
+                ids: reply.ids,
+                weights: reply.weights,
+            }
+        });
+        Ok(outputs.collect())
+    }
+}
+
+/// The ranks' shares added in their order.
+fn sum(shares: &[Vec<f32>]) -> Vec<f32> {
+    let mut values = vec![0.0; shares.first().map_or(0, Vec::len)];
+    for share in shares {
+        for (value, part) in values.iter_mut().zip(share) {
+            *value += part;
+        }
+    }
+    values
 }
 
 impl Drop for Process {
