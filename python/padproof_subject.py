@@ -144,12 +144,11 @@ class Layer:
 
     def gate_rows(self):
         """For each row of a gated w13 whether it is a gate's, and its channel."""
-        rows, order = np.arange(2 * self.width), self.plan["order"]
-        run = {"int1": 1, "int8": 8, "int16": 16, "int64": 64}.get(order, self.width) or 1
+        rows = np.arange(2 * self.width)
+        run = self.plan["interleave"] or self.width or 1
         turn = rows // run
         second = turn % 2 == 1
-        up_first = order in ("up-gate", "int64")
-        return second if up_first else ~second, turn // 2 * run + rows % run
+        return second if self.plan["up_first"] else ~second, turn // 2 * run + rows % run
 
     def w13(self):
         """First projection, float32 [experts, rows, hidden], rows in their stored order."""

@@ -121,7 +121,7 @@ if __name__ == "__main__":
         name=f"numpy {np.__version__}",
         supports={
             "weights": every,
-            "activations": every,
+            "activations": [*GATED, *PLAIN],
             "orders": every,
             "routes": every,
             "biases": every,

@@ -127,5 +127,6 @@ def forward(layer):
 
 
 NIBBLES, DECODE, E4M3 = subject.nibbles, subject.decode, subject.E4M3
-everything = {key: "*" for key in ("weights", "activations", "orders", "routes", "biases", "mids", "nibbles")}
+everything = {key: "*" for key in ("weights", "orders", "routes", "biases", "mids", "nibbles")}
+everything["activations"] = [*numpy_moe.GATED, *numpy_moe.PLAIN]
 subject.serve(forward, supports=everything, name=FAULT)

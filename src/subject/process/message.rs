@@ -160,6 +160,8 @@ fn plan_json(plan: &Plan, inputs: &PackedInputs) -> Value {
         "w2_scale": scale(plan.w2_scale),
         "activation": plan.activation,
         "order": plan.order,
+        "interleave": plan.order.interleave(),
+        "up_first": plan.order.up_first(),
         "nibble": plan.nibble,
         "store_scales": plan.storage,
         "store_weights": plan.weight_storage,
