@@ -11,7 +11,7 @@ use crate::layout::{
 use crate::num::Dtype;
 use crate::plan::{Plan, Role};
 use crate::tensor::{Logical, Tensor};
-use crate::terms::Storage;
+use crate::terms::{Nibble, Storage};
 use std::ops::Range;
 
 /// Holds every byte of every tensor of every rank, and of the input, against the plan.
@@ -51,7 +51,7 @@ pub fn audit(plan: &Plan, logical: &Logical, packed: &PackedInputs) -> Result<Au
                 rank,
                 pad_code: pad_code(plan, role),
                 bytes: tensor.bytes(),
-                source: Some(source.bytes()),
+                source: Some(source),
                 first: (0, 0),
             };
             tensor_audit.run(&mut audit);
@@ -91,8 +91,9 @@ pub(super) struct TensorAudit<'a> {
     pub(super) rank: usize,
     pub(super) pad_code: u32,
     pub(super) bytes: &'a [u8],
-    /// The whole logical tensor, if elements are to be compared.
-    pub(super) source: Option<&'a [u8]>,
+    /// The whole logical tensor, if elements are to be compared; of four bits, two in a byte with
+    /// the low nibble first, or one in a byte.
+    pub(super) source: Option<&'a Tensor>,
     /// What number the first expert of the bytes has: in the rank's tensor, and in the layer.
     pub(super) first: (usize, usize),
 }
@@ -168,48 +169,89 @@ impl TensorAudit<'_> {
     fn plainly_padded(&self, rule: &Inert, e: usize, r: usize, cols: Range<usize>) -> bool {
         let grid = self.map.grid;
         let code = self.pad_code;
-        if grid.storage != Storage::Linear || !matches!(rule.judge(code), Judgement::Inert) {
+        if !matches!(rule.judge(code), Judgement::Inert) {
             return false;
         }
-        let start = grid.index(e, r, cols.start);
-        let end = start + cols.len();
-        if grid.bits < 8 {
-            let both = (code | code << 4).to_le_bytes()[0];
-            let whole = start.div_ceil(2)..(end / 2).max(start.div_ceil(2));
-            let edge = |n: usize| grid.read(self.bytes, grid.address(n)) == code;
-            return self.bytes[whole].iter().all(|&b| b == both) && edge(start) && edge(end - 1);
+        let low = code.to_le_bytes()[0];
+        let all = |bytes: &[u8], byte: u8| bytes.iter().fold(0, |any, b| any | (b ^ byte)) == 0;
+        match (grid.storage, grid.bits) {
+            (Storage::Linear, 4) => {
+                let start = grid.index(e, r, cols.start);
+                let end = start + cols.len();
+                let whole = start.div_ceil(2)..(end / 2).max(start.div_ceil(2));
+                let edge = |n: usize| grid.read(self.bytes, grid.address(n)) == code;
+                all(&self.bytes[whole], low | low << 4) && edge(start) && edge(end - 1)
+            }
+            (_, 8) => {
+                let mut runs = self.runs(e, r, cols);
+                runs.all(|(start, len)| all(&self.bytes[start..start + len], low))
+            }
+            (Storage::Linear, bits) => {
+                let wide = bits / 8;
+                let start = grid.index(e, r, cols.start) * wide;
+                code == 0 && all(&self.bytes[start..start + cols.len() * wide], 0)
+            }
+            _ => false,
         }
-        let wide = grid.bits / 8;
-        code == 0 && self.bytes[start * wide..end * wide].iter().all(|&b| b == 0)
     }
 
     /// Whether a stretch holds the logical elements from `logical` on; false leaves it open.
     fn same(
         &self,
-        source: &[u8],
+        source: &Tensor,
         (e, r): (usize, usize),
         cols: Range<usize>,
         logical: Place3,
     ) -> bool {
         let grid = self.map.grid;
         let (len, first) = (cols.len(), self.source_index(logical));
+        let bytes = source.bytes();
         match (grid.storage, grid.bits) {
             (Storage::Linear, 4) => {
                 let start = grid.index(e, r, cols.start);
-                let codes = source[first..first + len].iter().enumerate();
-                let stored = |n: usize| {
+                let whole = [start, first, len].iter().all(|n| n.is_multiple_of(2));
+                if source.bits() == 4 && whole && grid.nibble == Nibble::Low {
+                    let (start, first, len) = (start / 2, first / 2, len / 2);
+                    return self.bytes[start..start + len] == bytes[first..first + len];
+                }
+                let differ = |n: usize| {
                     let at = grid.address(start + n);
-                    (self.bytes[at.byte] >> at.shift) & 0xf
+                    code(source, grid.bits, first + n) != grid.read(self.bytes, at)
                 };
-                codes.fold(0, |differ, (n, &code)| differ | (code ^ stored(n))) == 0
+                !(0..len).any(differ)
             }
             (Storage::Linear, bits) => {
                 let wide = bits / 8;
                 let start = grid.index(e, r, cols.start) * wide;
-                self.bytes[start..start + len * wide] == source[first * wide..(first + len) * wide]
+                self.bytes[start..start + len * wide] == bytes[first * wide..(first + len) * wide]
+            }
+            (_, 8) => {
+                let mut at = first;
+                self.runs(e, r, cols).all(|(start, len)| {
+                    let (held, wanted) = (&self.bytes[start..start + len], &bytes[at..at + len]);
+                    at += len;
+                    // Four of a tile at once.
+                    match (<&[u8; 4]>::try_from(held), <&[u8; 4]>::try_from(wanted)) {
+                        (Ok(held), Ok(wanted)) => held == wanted,
+                        _ => held == wanted,
+                    }
+                })
             }
             _ => false,
         }
+    }
+
+    /// Parts of a row of bytes that follow each other in storage: where each begins, and how long it is.
+    fn runs(&self, e: usize, r: usize, cols: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let grid = self.map.grid;
+        let run = grid.run();
+        let mut c = cols.start;
+        std::iter::from_fn(move || {
+            let len = (run - c % run).min(cols.end - c);
+            let start = grid.index(e, r, c);
+            c += len;
+            (len > 0).then_some((start, len))
+        })
     }
 
     /// Where a logical element is in its tensor.
@@ -221,17 +263,8 @@ impl TensorAudit<'_> {
 
     /// The code of a logical element.
     #[inline]
-    fn wanted(&self, source: &[u8], logical: Place3) -> u32 {
-        let index = self.source_index(logical);
-        match self.map.grid.bits {
-            4 | 8 => u32::from(source[index]),
-            16 => u32::from(source[2 * index]) | u32::from(source[2 * index + 1]) << 8,
-            _ => u32::from_le_bytes(
-                source[4 * index..4 * index + 4]
-                    .try_into()
-                    .expect("a slice of four bytes"),
-            ),
-        }
+    fn wanted(&self, source: &Tensor, logical: Place3) -> u32 {
+        code(source, self.map.grid.bits, self.source_index(logical))
     }
 
     #[expect(
@@ -259,6 +292,22 @@ impl TensorAudit<'_> {
             actual: u64::from(actual),
             ..Difference::of_tensor(self.map.role.name(), Some(self.rank), fault)
         });
+    }
+}
+
+/// The code of element `index` of a logical tensor.
+#[inline]
+fn code(source: &Tensor, bits: usize, index: usize) -> u32 {
+    let bytes = source.bytes();
+    match bits {
+        4 if source.bits() == 4 => u32::from(bytes[index / 2] >> (4 * (index % 2)) & 0xf),
+        4 | 8 => u32::from(bytes[index]),
+        16 => u32::from(bytes[2 * index]) | u32::from(bytes[2 * index + 1]) << 8,
+        _ => u32::from_le_bytes(
+            bytes[4 * index..4 * index + 4]
+                .try_into()
+                .expect("a slice of four bytes"),
+        ),
     }
 }
 

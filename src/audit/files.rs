@@ -66,7 +66,7 @@ pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Au
         if !jobs.iter().any(|job| job.experts.contains(&e)) {
             continue;
         }
-        let mut logical = layer.read(e..e + 1)?;
+        let mut logical = layer.read_packed(e..e + 1)?;
         logical.x = Tensor::zeroed("x", &[0, 0], 32);
         for job in jobs.iter().filter(|job| job.experts.contains(&e)) {
             let role = job.stored.role;
@@ -74,7 +74,9 @@ pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Au
                 logical_of(&logical, role).ok_or(crate::layout::LayoutError::NoTensor {
                     tensor: role.name(),
                 })?;
-            expect_size(role.name(), job.map.logical_bytes(), source.bytes().len())?;
+            let packed = if source.bits() == 4 { 2 } else { 1 };
+            let len = source.bytes().len() * packed;
+            expect_size(role.name(), job.map.logical_bytes(), len)?;
             let local = e - job.experts.start;
             let all = job.experts.len();
             let bytes = read(dump, job.stored, &job.map, local..local + 1, all)?;
@@ -83,7 +85,7 @@ pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Au
                 rank: job.stored.rank,
                 pad_code: pad_code(plan, role),
                 bytes: &bytes,
-                source: Some(source.bytes()),
+                source: Some(source),
                 first: (local, e),
             };
             tensor_audit.run(&mut audit);

@@ -71,6 +71,11 @@ pub(super) fn widened_len(wanted: Dtype, stored: Stored, bytes: u64) -> u64 {
     }
 }
 
+/// Whether [`codes`] gives the bytes as they are stored.
+pub(super) fn keeps_bytes(wanted: Dtype, stored: Stored) -> bool {
+    wanted.bits() >= 8 && widened_len(wanted, stored, 1) == 1
+}
+
 /// One code an element, as `tensor::Logical` holds them: packed ones a byte each, low nibble first.
 pub(super) fn codes(wanted: Dtype, stored: Stored, bytes: Vec<u8>) -> Vec<u8> {
     if wanted.bits() == 4 {

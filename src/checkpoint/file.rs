@@ -144,6 +144,25 @@ impl TensorFile {
     /// # Errors
     /// When there is no such tensor or part, or the file cannot be read.
     pub fn data(&self, tensor: &str, part: Range<u64>) -> Result<Vec<u8>, CheckpointError> {
+        self.range(self.place(tensor, part)?)
+    }
+
+    /// Fills `target` with part of a tensor's data, from byte `start` on.
+    ///
+    /// # Errors
+    /// As [`TensorFile::data`].
+    pub fn data_into(
+        &self,
+        tensor: &str,
+        start: u64,
+        target: &mut [u8],
+    ) -> Result<(), CheckpointError> {
+        let range = self.place(tensor, start..start.saturating_add(count(target.len())))?;
+        self.fill(range.start, target)
+    }
+
+    /// Where part of a tensor's data is in the file.
+    fn place(&self, tensor: &str, part: Range<u64>) -> Result<Range<u64>, CheckpointError> {
         let entry = self
             .entry(tensor)
             .ok_or_else(|| CheckpointError::NoTensor {
@@ -154,18 +173,29 @@ impl TensorFile {
             let why = format!("no bytes {part:?} in {}", entry.bytes);
             return Err(tensor_error(&self.name, tensor, why));
         }
-        self.range(entry.start + part.start..entry.start + part.end)
+        Ok(entry.start + part.start..entry.start + part.end)
     }
 
     /// A range of the file, known to be inside it.
     fn range(&self, range: Range<u64>) -> Result<Vec<u8>, CheckpointError> {
         let too_large = || file_error(&self.name, format!("no bytes {range:?} in memory"));
         let len = usize::try_from(range.end - range.start).map_err(|_| too_large())?;
+        let mut bytes = vec![0; len];
+        self.fill(range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Fills `target` from a place that is known to hold so much.
+    fn fill(&self, start: u64, target: &mut [u8]) -> Result<(), CheckpointError> {
         match &self.source {
             Source::Bytes(bytes) => {
-                let start = usize::try_from(range.start).map_err(|_| too_large())?;
-                let part = bytes.get(start..start.saturating_add(len));
-                part.map(<[u8]>::to_vec).ok_or_else(too_large)
+                let part = usize::try_from(start).ok().and_then(|start| {
+                    let end = start.checked_add(target.len())?;
+                    bytes.get(start..end)
+                });
+                let missing = || file_error(&self.name, format!("no bytes from {start} on"));
+                target.copy_from_slice(part.ok_or_else(missing)?);
+                Ok(())
             }
             Source::File(file) => {
                 let io = |source| CheckpointError::Io {
@@ -173,10 +203,8 @@ impl TensorFile {
                     source,
                 };
                 let mut file: &File = file;
-                let mut bytes = vec![0; len];
-                file.seek(SeekFrom::Start(range.start)).map_err(io)?;
-                file.read_exact(&mut bytes).map_err(io)?;
-                Ok(bytes)
+                file.seek(SeekFrom::Start(start)).map_err(io)?;
+                file.read_exact(target).map_err(io)
             }
         }
     }

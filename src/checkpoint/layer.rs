@@ -1,6 +1,6 @@
 //! The logical tensors of one layer, expert by expert.
 
-use super::convert::{bytes_of, codes, codes_in, reciprocal};
+use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal};
 use super::error::{CheckpointError, shown, tensor_error};
 use super::file::{Entry, count};
 use super::find::{Family, Kind, family};
@@ -139,6 +139,18 @@ impl<'a> Layer<'a> {
     /// # Errors
     /// When a tensor is missing or of another type or shape, or cannot be read.
     pub fn read(&self, experts: Range<usize>) -> Result<Logical, CheckpointError> {
+        self.read_as(experts, false)
+    }
+
+    /// The same with weights of four bits as they are stored, two in a byte, low nibble first.
+    ///
+    /// # Errors
+    /// As [`Layer::read`].
+    pub fn read_packed(&self, experts: Range<usize>) -> Result<Logical, CheckpointError> {
+        self.read_as(experts, true)
+    }
+
+    fn read_as(&self, experts: Range<usize>, packed: bool) -> Result<Logical, CheckpointError> {
         let mut logical = Logical {
             x: Tensor::zeroed("x", &[0, 0], 32),
             router: RouterInput::Given {
@@ -157,7 +169,7 @@ impl<'a> Layer<'a> {
             h_scale: 1.0,
         };
         for part in &self.parts {
-            let tensor = self.tensor(part, experts.clone())?;
+            let tensor = self.tensor(part, experts.clone(), packed)?;
             match part.role {
                 Role::W13 => logical.w13 = tensor,
                 Role::W2 => logical.w2 = tensor,
@@ -172,9 +184,15 @@ impl<'a> Layer<'a> {
         Ok(logical)
     }
 
-    fn tensor(&self, part: &Part, experts: Range<usize>) -> Result<Tensor, CheckpointError> {
+    fn tensor(
+        &self,
+        part: &Part,
+        experts: Range<usize>,
+        packed: bool,
+    ) -> Result<Tensor, CheckpointError> {
         let rows = part.halves * part.rows;
-        let bits = bytes_of(part.dtype) * 8;
+        let packed = packed && part.dtype.bits() == 4 && part.cols.is_multiple_of(2);
+        let bits = if packed { 4 } else { bytes_of(part.dtype) * 8 };
         // Every piece is checked against its entry before a tensor of its size is made.
         for piece in &part.pieces {
             for e in experts.clone() {
@@ -187,7 +205,7 @@ impl<'a> Layer<'a> {
         for (n, e) in experts.enumerate() {
             let target = &mut tensor.bytes_mut()[n * expert_bytes..(n + 1) * expert_bytes];
             for piece in &part.pieces {
-                self.place(part, piece, e, target)?;
+                self.place(part, piece, e, bits, target)?;
             }
         }
         Ok(tensor)
@@ -199,6 +217,7 @@ impl<'a> Layer<'a> {
         part: &Part,
         piece: &Piece,
         e: usize,
+        bits: usize,
         target: &mut [u8],
     ) -> Result<(), CheckpointError> {
         let (name, entry) = self.entry(part, piece, e)?;
@@ -211,34 +230,60 @@ impl<'a> Layer<'a> {
         } else {
             0
         };
+        let (wide, line) = (bits / 8, part.cols * bits / 8);
+        let kept = bits == 4 || keeps_bytes(part.dtype, entry.dtype);
+        let ordered = match piece.rows {
+            Rows::Half(half) => Some(half * part.rows * line),
+            Rows::Both => Some(0),
+            Rows::Interleaved => None,
+        };
+        // Bytes that stay as they are go to their place at once.
+        if let (true, false, false, Some(start)) = (
+            kept,
+            piece.divides,
+            self.transposed && part.cols > 1,
+            ordered,
+        ) && let Ok(slab) = usize::try_from(slab)
+            && let Some(target) = target.get_mut(start..start.saturating_add(slab))
+            && slab == line * self.rows_of(part, piece)
+        {
+            return self.checkpoint.data_into(&name, first, target);
+        }
         let stored = self.checkpoint.data(&name, first..first + slab)?;
-        let mut codes = codes(part.dtype, entry.dtype, stored);
+        let mut codes = match bits {
+            4 => stored,
+            _ => codes(part.dtype, entry.dtype, stored),
+        };
         if piece.divides {
             reciprocal(&mut codes);
         }
-        let wide = bytes_of(part.dtype);
-        let rows = match piece.rows {
-            Rows::Half(_) => part.rows,
-            Rows::Interleaved | Rows::Both => part.halves * part.rows,
-        };
+        let rows = self.rows_of(part, piece);
         let to = |row: usize| match piece.rows {
             Rows::Half(half) => half * part.rows + row,
             Rows::Interleaved => row % part.halves * part.rows + row / part.halves,
             Rows::Both => row,
         };
-        let shared = codes.len() < rows * part.cols * wide;
+        let shared = codes.len() < rows * line;
         for row in 0..rows {
-            let line = &mut target[to(row) * part.cols * wide..(to(row) + 1) * part.cols * wide];
+            let line = &mut target[to(row) * line..(to(row) + 1) * line];
             if self.transposed && part.cols > 1 {
                 for (c, code) in line.chunks_exact_mut(wide).enumerate() {
                     code.copy_from_slice(&codes[(c * rows + row) * wide..][..wide]);
                 }
             } else {
                 let from = if shared { 0 } else { row };
-                line.copy_from_slice(&codes[from * part.cols * wide..][..line.len()]);
+                line.copy_from_slice(&codes[from * line.len()..][..line.len()]);
             }
         }
         Ok(())
+    }
+
+    /// Rows that a piece fills.
+    fn rows_of(&self, part: &Part, piece: &Piece) -> usize {
+        match piece.rows {
+            Rows::Half(_) => part.rows,
+            Rows::Interleaved | Rows::Both => part.halves * part.rows,
+        }
     }
 
     /// A piece's name and entry, of the type and shape that it must have.
@@ -250,10 +295,7 @@ impl<'a> Layer<'a> {
     ) -> Result<(String, &Entry), CheckpointError> {
         let name = self.family.name(piece.projection, piece.suffix, e);
         let (file, entry) = self.checkpoint.entry(&name)?;
-        let rows = match piece.rows {
-            Rows::Half(_) => part.rows,
-            Rows::Interleaved | Rows::Both => part.halves * part.rows,
-        };
+        let rows = self.rows_of(part, piece);
         let Some(codes) = codes_in(part.dtype, entry.dtype) else {
             let why = format!("{} where {} is wanted", entry.dtype, part.dtype);
             return Err(tensor_error(file.name(), &name, why));

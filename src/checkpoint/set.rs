@@ -203,6 +203,19 @@ impl Checkpoint {
         self.entry(tensor)?.0.data(tensor, part)
     }
 
+    /// Fills `target` with part of a tensor's data, from byte `start` on.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::data`].
+    pub fn data_into(
+        &self,
+        tensor: &str,
+        start: u64,
+        target: &mut [u8],
+    ) -> Result<(), CheckpointError> {
+        self.entry(tensor)?.0.data_into(tensor, start, target)
+    }
+
     /// A value of the string map of the first file that has one under that key.
     ///
     /// # Errors

@@ -137,6 +137,20 @@ impl Grid {
         }
     }
 
+    /// Columns whose elements follow each other in storage, from each multiple of it on.
+    pub fn run(&self) -> usize {
+        match self.storage {
+            Storage::Linear | Storage::Rows16 | Storage::Rows32 => self.cols.max(1),
+            Storage::Tiled128x4
+            | Storage::TritonBlackwell
+            | Storage::Tiled8x4
+            | Storage::AiterN32k4
+            | Storage::DeepGemm => 4,
+            Storage::Shuffle16x16 => SHUFFLE_BITS / self.bits,
+            _ => 1,
+        }
+    }
+
     /// What rows and columns must be multiples of for the layout to fill whole tiles.
     pub fn tile(&self) -> (usize, usize) {
         match self.storage {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod command;
+mod commands;
 mod families;
 mod faults;
 mod hostile;

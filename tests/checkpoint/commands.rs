@@ -1,0 +1,113 @@
+//! `padproof pad` and `padproof verify` as a user meets them.
+
+use crate::invent::QWEN;
+use crate::scene::{Made, Scene};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn padproof(args: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_padproof"))
+        .arg(args[0])
+        .args(paths)
+        .args(&args[1..])
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
+}
+
+fn text(out: &Output, scene: &Scene, folder: &Path) -> String {
+    let text = String::from_utf8(out.stdout.clone()).unwrap();
+    let text = text.replace(scene.path().to_str().unwrap(), "CHECKPOINT");
+    text.replace(folder.to_str().unwrap(), "FOLDER")
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[track_caller]
+fn refused(out: &Output, word: &str) {
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{text}");
+    assert!(
+        out.stdout.is_empty() && text.starts_with("error: ") && text.lines().count() == 1,
+        "{text}"
+    );
+    assert!(text.contains(word), "{text}");
+}
+
+#[test]
+fn a_checkpoint_is_padded_verified_and_found_dirty() {
+    let made = Made {
+        shared: 1,
+        ..Made::new("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN)
+    };
+    let scene = Scene::new(made);
+    let (folder, out) = scene.out();
+    let asked = ["pad", "--tp", "2", "--align", "16"];
+    let run = padproof(&asked, &[scene.path(), &out]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    snapshot("pad@padded", &text(&run, &scene, folder.path()));
+    let run = padproof(&asked, &[scene.path(), &out]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    snapshot("pad@again", &text(&run, &scene, folder.path()));
+    let run = padproof(&["verify"], &[&out]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    snapshot("verify@pass", &text(&run, &scene, folder.path()));
+    let shard = out.join("model-00001-of-00003.safetensors");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&shard, bytes).unwrap();
+    let run = padproof(&["verify"], &[&out]);
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    snapshot("verify@fail", &text(&run, &scene, folder.path()));
+}
+
+#[test]
+fn what_cannot_be_padded_is_one_sentence() {
+    let scene = Scene::new(Made::new("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (folder, out) = scene.out();
+    let pad = |more: &[&str]| {
+        padproof(
+            &[&["pad", "--tp", "2"], more].concat(),
+            &[scene.path(), &out],
+        )
+    };
+    refused(&pad(&[]), "--rule");
+    refused(&pad(&["--align", "0"]), "0");
+    refused(
+        &pad(&["--align", "16", "--rule", "sglang.triton.bf16"]),
+        "--rule",
+    );
+    refused(
+        &pad(&["--rule", "sglang.triton.bf61"]),
+        "sglang.triton.bf16",
+    );
+    refused(&pad(&["--align", "1099511627776"]), "more than 16777216");
+    refused(&pad(&["--align", "18446744073709551615"]), "64 bits");
+    refused(
+        &pad(&["--align", "16", "--hidden-align", "512"]),
+        "hidden=32 would become 512",
+    );
+    refused(&pad(&["--align", "16", "--in-place", "yes"]), "never");
+    refused(
+        &padproof(
+            &["pad", "--tp", "2", "--align", "16"],
+            &[Path::new("gone"), &out],
+        ),
+        "gone",
+    );
+    refused(
+        &padproof(&["verify"], &[folder.path()]),
+        "padproof-certificate.json",
+    );
+    refused(
+        &padproof(&["verify"], &[scene.path()]),
+        "padproof-certificate.json",
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
