@@ -153,9 +153,10 @@ impl Width {
 }
 
 impl Blocks {
-    /// An axis of `len` elements that does not grow, in blocks.
+    /// An axis of `len` elements that does not grow, in blocks; none where it is absurdly long.
     pub(super) fn refined(self, len: u64) -> Option<Axis> {
-        Width::at_end(len, len, 1).blocks(self)
+        let fits = (1..=WIDTH_MAX).contains(&len);
+        fits.then(|| Width::at_end(len, len, 1).blocks(self))?
     }
 }
 
@@ -217,6 +218,17 @@ mod tests {
         let axis = width.blocks(Blocks { from: 128, to: 64 }).expect("finer");
         let wanted: Vec<_> = (0..24).map(|n| Some(n / 2)).collect();
         assert_eq!(sources(&axis), wanted);
+    }
+
+    #[test]
+    fn an_axis_that_a_header_alone_can_claim_is_refused_at_once() {
+        let blocks = Blocks { from: 128, to: 64 };
+        assert_eq!(blocks.refined(1 << 60), None);
+        assert_eq!(blocks.refined(0), None);
+        assert_eq!(
+            blocks.refined(200).map(|axis| (axis.from, axis.to)),
+            Some((2, 4))
+        );
     }
 
     proptest! {
