@@ -161,15 +161,16 @@ fn pads(folder: &Path, before: &Path, bytes: u64) {
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let before = folder.path().join("before");
-    invent(&before, 1 << 20, Format::Nvfp4).expect("written");
+    let format: Format = "nvfp4".parse().expect("a format");
+    invent(&before, 1 << 20, format).expect("written");
     let shard = before.join("model-00001-of-00001.safetensors");
     let bytes = shard.metadata().expect("it is there").len();
-    let checkpoint = Checkpoint::open(&before).expect("it holds");
     let one = rayon::ThreadPoolBuilder::new()
         .num_threads(1)
         .build()
         .expect("a thread");
     one.install(|| {
+        let checkpoint = Checkpoint::open(&before).expect("it holds");
         audits(folder.path(), &checkpoint);
         pads(folder.path(), &before, bytes);
     });

@@ -15,12 +15,7 @@ fn main() -> io::Result<()> {
     let usage = || io::Error::other("usage: invent FOLDER GIB [nvfp4|mxfp4|bf16]");
     let folder = args.next().ok_or_else(usage)?;
     let gib: f64 = args.next().and_then(|n| n.parse().ok()).ok_or_else(usage)?;
-    let format = match args.next().as_deref() {
-        None | Some("nvfp4") => Format::Nvfp4,
-        Some("mxfp4") => Format::Mxfp4,
-        Some("bf16") => Format::Bf16,
-        Some(_) => return Err(usage()),
-    };
+    let format: Format = args.next().as_deref().unwrap_or("nvfp4").parse()?;
     let bytes = (gib * f64::from(1 << 30)) as u64;
     invent(Path::new(&folder), bytes, format)
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::str::FromStr;
 
 /// Input width of the experts.
 pub(crate) const HIDDEN: usize = 2048;
@@ -30,6 +31,21 @@ pub(crate) enum Format {
     Mxfp4,
     /// FP4 in pairs, E4M3 scales of 16, and one f32 a projection.
     Nvfp4,
+}
+
+impl FromStr for Format {
+    type Err = io::Error;
+
+    fn from_str(word: &str) -> io::Result<Format> {
+        match word {
+            "bf16" => Ok(Format::Bf16),
+            "mxfp4" => Ok(Format::Mxfp4),
+            "nvfp4" => Ok(Format::Nvfp4),
+            _ => Err(io::Error::other(format!(
+                "{word} is not nvfp4, mxfp4 or bf16"
+            ))),
+        }
+    }
 }
 
 struct Tensor {
