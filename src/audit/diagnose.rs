@@ -85,6 +85,11 @@ fn exact(
     let mut logical = layer.read(experts.clone())?;
     logical.x = Tensor::zeroed("x", &[0, logical.w13.shape()[2]], 32);
     let right = pack_layer(&part, &logical)?;
+    if same(&right, &actual) {
+        // These experts are as they should be: what is wrong is a tensor that is not there, or lies
+        // in other experts, and a mutant that changes neither would fit by chance.
+        return Ok(Vec::new());
+    }
     let explains = |mutant: &&Mutant| {
         wrong(mutant, &part, &logical, &right).is_some_and(|packed| same(&packed, &actual))
     };

@@ -40,7 +40,7 @@ pub struct Dump<'a> {
     checkpoint: &'a Checkpoint,
     /// The tensors, by rank and role.
     pub tensors: Vec<Stored>,
-    /// Names that mean no tensor of a plan.
+    /// Names that mean no tensor of a plan, or one of another layer or rank.
     pub unread: Vec<String>,
 }
 
@@ -64,8 +64,11 @@ impl<'a> Dump<'a> {
         let mut found: BTreeMap<(usize, Role), String> = BTreeMap::new();
         let mut unread = Vec::new();
         for name in checkpoint.names() {
-            let other_layer = layer_of(name).is_some_and(|n| layer.is_some_and(|l| l != n));
-            if other_layer || name.starts_with("before.") {
+            if name.starts_with("before.") {
+                continue;
+            }
+            if layer_of(name).is_some_and(|n| layer.is_some_and(|l| l != n)) {
+                unread.push(name.to_owned());
                 continue;
             }
             let last = name.rsplit('.').next().unwrap_or(name);
@@ -76,6 +79,7 @@ impl<'a> Dump<'a> {
             };
             let named = rank_of(name);
             if rank.is_some() && named.is_some() && named != rank {
+                unread.push(name.to_owned());
                 continue;
             }
             let only = (ranks == 1).then_some(0);

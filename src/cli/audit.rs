@@ -44,9 +44,18 @@ pub(super) fn audit(
         Some(rank) => Some(rank),
         None => number(&after, "rank")?.and_then(|rank| usize::try_from(rank).ok()),
     };
-    let wanted = match args.layer {
-        Some(layer) => Some(layer),
-        None => number(&after, "layer")?.or(Dump::layers(&after).first().copied()),
+    let layers = Dump::layers(&after);
+    let wanted = match (args.layer, number(&after, "layer")?) {
+        (Some(layer), _) | (None, Some(layer)) => Some(layer),
+        (None, None) if layers.len() > 1 => {
+            let listed: Vec<String> = layers.iter().map(u64::to_string).collect();
+            return Err(CliError::Usage(format!(
+                "{} holds layers {}: --layer says which to audit",
+                after.place(),
+                listed.join(", ")
+            )));
+        }
+        (None, None) => layers.first().copied(),
     };
     let before = Checkpoint::open(&args.before)?;
     let layer = Layer::find(&before, layer_shape(&plan, model.interleaved)?, wanted)?;

@@ -21,6 +21,11 @@ pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     })
 }
 
+/// Whether the text is an object with this key, read as Python would.
+pub fn top_level(text: &str, key: &str) -> bool {
+    parse(text).is_ok_and(|value| value.get(key).is_some())
+}
+
 /// The word that a stand-in replaced, if `text` is one.
 pub(super) fn stand_in(text: &str) -> Option<&'static str> {
     WORDS

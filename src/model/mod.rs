@@ -24,5 +24,6 @@ pub use builtin::builtin;
 pub use edit::edited;
 pub use error::{ModelError, NotMoe, Said};
 pub use facts::{Grade, Model, Quant};
+pub use json::top_level;
 pub use keys::{WidthKey, WidthOf, block_key, width_keys};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};

@@ -6,10 +6,12 @@ use super::certificate::{CERTIFICATE, Certificate};
 use super::change::{Change, Shaped};
 use super::config::{self, CONFIG, Config};
 use super::error::{PadError, io_at};
-use super::folder::sweep;
+use super::folder::{Seen, sweep};
 use super::recipe::{Recipe, Request};
+use super::stream;
 use super::treat::{Tensors, Treat};
-use crate::checkpoint::{Checkpoint, INDEX, named};
+use super::write::{Progress, Step, hash};
+use crate::checkpoint::{Checkpoint, INDEX, TensorFile, named};
 use crate::model::FILE_LIMIT;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,6 +56,7 @@ pub(super) fn done_before(
     out: &Path,
     request: &Request,
     config: &Config,
+    progress: &mut Progress<'_>,
 ) -> Result<Option<String>, PadError> {
     if out.symlink_metadata().is_ok() {
         let exists = || PadError::Exists(out.display().to_string());
@@ -63,7 +66,7 @@ pub(super) fn done_before(
             .files
             .iter()
             .any(|f| f.name == CONFIG && *f.input == *input);
-        if !same || there.request != *request {
+        if !same || there.request != *request || !made_of(folder, &there, progress)? {
             return Err(exists());
         }
         sweep(out)?;
@@ -88,6 +91,49 @@ pub(super) fn done_before(
             "{place}: its config.json says that padproof padded it, but {CERTIFICATE} cannot be read"
         ))),
     }
+}
+
+/// Whether a checkpoint holds exactly the tensors that a certificate says the input had.
+fn made_of(
+    folder: &Path,
+    there: &Certificate,
+    progress: &mut Progress<'_>,
+) -> Result<bool, PadError> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let tensors = shapes(&checkpoint)?;
+    if tensors.len() != there.tensors.len() {
+        return Ok(false);
+    }
+    let total = tensors
+        .values()
+        .map(|t| t.bytes)
+        .fold(0, u64::saturating_add);
+    progress(Step::Begin { total, done: 0 });
+    for note in &there.tensors {
+        let Some(shaped) = tensors.get(&note.name) else {
+            return Ok(false);
+        };
+        if shaped.dtype != note.dtype || shaped.shape != note.shape {
+            return Ok(false);
+        }
+        progress(Step::Doing(&note.name));
+        let (file, _) = checkpoint.entry(&note.name)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut read = |range| {
+            let bytes = file.data(&note.name, range)?;
+            progress(Step::Read(bytes.len() as u64));
+            Ok(bytes)
+        };
+        let mut sink = |bytes: &[u8]| {
+            hash(&mut hasher, bytes);
+            Ok(())
+        };
+        stream::whole(shaped.bytes, &mut read, &mut sink)?;
+        if hasher.finalize().to_hex().as_str() != note.input {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Refuses an output inside the input: it would be part of itself.
@@ -128,6 +174,41 @@ pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
         checkpoint.entry(name)?;
     }
     Ok(all)
+}
+
+/// Refuses experts in a file that no index leaves out: readers of whole folders would load them at
+/// their old width.
+pub(super) fn unnamed(
+    folder: &Path,
+    files: &[Seen],
+    checkpoint: &Checkpoint,
+    gated: bool,
+) -> Result<(), PadError> {
+    if folder.join(INDEX).exists() {
+        return Ok(());
+    }
+    let read: Vec<_> = checkpoint
+        .files()?
+        .into_iter()
+        .map(|(path, _)| path)
+        .collect();
+    for seen in files.iter().filter(|f| f.name.ends_with(".safetensors")) {
+        let path = folder.join(&seen.name);
+        if read.iter().any(|known| **known == *path) {
+            continue;
+        }
+        let file = TensorFile::open(&path)?;
+        let experts = file
+            .names()
+            .find(|name| crate::checkpoint::named(name, gated).is_some());
+        if let Some(name) = experts {
+            return Err(PadError::Refused(format!(
+                "{} holds experts (`{name}`), but without {INDEX} only model.safetensors would be padded: write an index, or move the file away",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What each tensor becomes.

@@ -6,6 +6,7 @@ use super::error::PadError;
 use super::recipe::{Recipe, Request};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -37,12 +38,17 @@ pub struct Certificate {
     pub plan: Recipe,
     /// Every tensor, in the order of files and data.
     pub tensors: Vec<TensorNote>,
+    /// What the headers of files with tensors say beside them, by file.
+    pub metadata: BTreeMap<String, BTreeMap<String, String>>,
     /// Every other file.
     pub files: Vec<FileNote>,
     /// The padded tensors, cut over the ranks as a plain loader does, held against the input.
     pub audit: Option<AuditNote>,
     /// The layer computed from padded bytes, held against the reference from unpadded ones.
     pub differential: Vec<DifferentialNote>,
+    /// BLAKE3 of this record as JSON without spaces, with this entry empty: what was not written so
+    /// by accident. Who changes it on purpose can change this too.
+    pub seal: String,
 }
 
 /// Where a rule is known from.
@@ -132,6 +138,39 @@ pub struct DifferentialNote {
 }
 
 impl Certificate {
+    fn digest(&self) -> String {
+        let open = Certificate {
+            seal: String::new(),
+            ..self.clone()
+        };
+        let text = serde_json::to_vec(&open).expect("names and numbers are JSON");
+        blake3::hash(&text).to_hex().to_string()
+    }
+
+    /// Whether it is as it was written, but for a change that made the seal anew.
+    pub fn is_sealed(&self) -> bool {
+        self.seal == self.digest()
+    }
+
+    /// The same with its seal.
+    pub fn sealed(self) -> Certificate {
+        Certificate {
+            seal: self.digest(),
+            ..self
+        }
+    }
+
+    /// What it says that cannot be, beside its sizes.
+    fn odd(&self) -> Option<&'static str> {
+        if self.request.tp != self.plan.tp {
+            return Some("request.tp is not plan.tp");
+        }
+        match &self.audit {
+            Some(audit) if audit.differing > 0 => Some("audit.differing is not 0"),
+            _ => None,
+        }
+    }
+
     /// Reads the certificate of a padded checkpoint.
     ///
     /// # Errors
@@ -176,6 +215,9 @@ impl Certificate {
             return Err(wrong(
                 "the sizes of its plan do not agree with each other".to_owned(),
             ));
+        }
+        if let Some(why) = certificate.odd() {
+            return Err(wrong(why.to_owned()));
         }
         Ok(certificate)
     }

@@ -45,8 +45,7 @@ impl Config {
 
     /// What the config says under [`KEY`], if it does.
     pub(super) fn padded_before(&self) -> bool {
-        let read: Result<BTreeMap<String, Value>, _> = serde_json::from_str(&self.text);
-        read.is_ok_and(|map| map.contains_key(KEY))
+        model::top_level(&self.text, KEY)
     }
 
     /// The text that describes the padded tensors, held against what a reader makes of it.

@@ -61,9 +61,22 @@ pub(super) fn list(folder: &Path) -> Result<Vec<Seen>, PadError> {
             let name = format!("{below}{}", name.unwrap_or_default());
             // A link that leads nowhere is an error: a file would be missing in silence.
             let meta = path.metadata().map_err(io_at(&path))?;
+            let odd = |why: &str| PadError::File {
+                file: path.display().to_string(),
+                why: why.to_owned(),
+            };
+            // Nothing is left out in silence, but for hidden folders.
             if meta.is_file() {
                 all.push(seen(&path, name)?);
-            } else if meta.is_dir() && depth < DEPTH_MAX && !hidden(&path) && !path.is_symlink() {
+            } else if !meta.is_dir() {
+                return Err(odd("neither a file nor a folder"));
+            } else if hidden(&path) {
+                continue;
+            } else if path.is_symlink() {
+                return Err(odd("a link to a folder, which is not followed"));
+            } else if depth >= DEPTH_MAX {
+                return Err(odd("a folder more than 8 deep"));
+            } else {
                 walk(&path, &format!("{name}/"), depth + 1, all)?;
             }
         }
@@ -215,6 +228,11 @@ impl Making {
             fs::create_dir_all(parent).map_err(io_at(parent))?;
         }
         Ok(path)
+    }
+
+    /// Removes what was made.
+    pub(super) fn abandon(self) -> Result<(), PadError> {
+        fs::remove_dir_all(&self.partial).map_err(io_at(&self.partial))
     }
 
     /// Puts the folder in its place.

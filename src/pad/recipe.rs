@@ -89,7 +89,10 @@ impl Recipe {
                 block == Some(Extent::Block(from)) && to >= REFINE_MIN && from.is_multiple_of(to)
             };
             let blocks = part.blocks.is_none_or(refined);
-            part.width.holds() && ranks(&part.width) && part.hidden > 0 && blocks
+            // A pad of NaN or infinity is none.
+            let finite = |code: &u32| grid.is_none_or(|g| g.dtype.decode(*code).is_finite());
+            let pads = part.scale_pad.iter().all(finite);
+            part.width.holds() && ranks(&part.width) && part.hidden > 0 && blocks && pads
         };
         self.experts > 0 && parts.into_iter().flatten().all(fits)
     }

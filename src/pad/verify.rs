@@ -121,7 +121,16 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
         };
         one.check(&mut verified, progress)?;
     }
+    for (name, said) in verified.certificate.metadata.clone() {
+        let is = files.get(&*name).map(|file| file.metadata());
+        if is.is_some_and(|is| *is != said) {
+            verified.fault(&name, "bytes", "its __metadata__ is not what was written");
+        }
+    }
     others(folder, &mut verified, progress)?;
+    if !verified.certificate.is_sealed() {
+        verified.fault(CERTIFICATE, "bytes", "it is not as it was written");
+    }
     Ok(verified)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It must not decide what a tensor becomes.
 
-use super::before::{changes, done_before, outside, read_config, shapes, texts};
+use super::before::{changes, done_before, outside, read_config, shapes, texts, unnamed};
 use super::certificate::{
     CERTIFICATE, Certificate, FileNote, OutputNote, RuleNote, TensorNote, tool,
 };
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files of other kinds are linked from this size on.
 const LINK_MIN: u64 = 1 << 20;
@@ -86,8 +86,10 @@ pub fn pad(
     switches: &[&str],
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, PadError> {
+    // Without a slash at its end, or the partial folder would lie inside it.
+    let out: &Path = &out.components().collect::<PathBuf>();
     let config = read_config(folder)?;
-    if let Some(sentence) = done_before(folder, out, request, &config)? {
+    if let Some(sentence) = done_before(folder, out, request, &config, progress)? {
         return Ok(Outcome::Nothing(sentence));
     }
     outside(folder, out)?;
@@ -102,6 +104,7 @@ pub fn pad(
     let files = list(folder)?;
     let checkpoint = Checkpoint::open(folder)?;
     let tensors = shapes(&checkpoint)?;
+    unnamed(folder, &files, &checkpoint, recipe.gated)?;
     let changes = changes(&recipe, &tensors)?;
     let run = Run {
         folder,
@@ -134,6 +137,17 @@ pub fn pad(
         before: &checkpoint,
         after: &after,
     };
+    let checked = hold
+        .audit(&tensors)
+        .and_then(|audit| Ok((audit, hold.differential(&tensors)?)));
+    let (audit, differential) = match checked {
+        Ok(both) => both,
+        Err(error) => {
+            // The next run must not go on from what does not hold.
+            making.abandon()?;
+            return Err(error);
+        }
+    };
     let rule = rule.map(|rule| RuleNote {
         id: rule.id.clone(),
         version: rule.version.clone(),
@@ -144,12 +158,15 @@ pub fn pad(
         tool: tool(),
         request: request.clone(),
         rule,
-        audit: hold.audit(&tensors)?,
-        differential: hold.differential(&tensors)?,
+        audit,
+        differential,
         plan: recipe,
         tensors: done.iter().flat_map(|d| d.tensors.clone()).collect(),
+        metadata: run.metadata()?,
         files: done.iter().filter_map(|d| d.file.clone()).collect(),
-    };
+        seal: String::new(),
+    }
+    .sealed();
     let text = serde_json::to_vec_pretty(&certificate).expect("names and numbers are JSON");
     making.file(CERTIFICATE, |file, path| {
         file.write_all(&text).map_err(io_at(path))
@@ -220,6 +237,14 @@ impl Run<'_> {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
         Ok(files
             .filter_map(|(path, file)| Some((name(path)?, file)))
+            .collect())
+    }
+
+    /// What headers say beside tensors, by file.
+    fn metadata(&self) -> Result<BTreeMap<String, BTreeMap<String, String>>, PadError> {
+        let holders = self.holders()?.into_iter();
+        Ok(holders
+            .map(|(name, file)| (name, file.metadata().clone()))
             .collect())
     }
 

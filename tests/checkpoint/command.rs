@@ -165,6 +165,34 @@ fn metadata_say_rank_ranks_and_layer() {
     assert_eq!(out.status.code(), Some(1), "rank 1 is not rank 0");
 }
 
+/// Tensors of other layers and ranks were passed over without a word.
+#[test]
+fn what_is_not_audited_is_said() {
+    let scene = Scene::new();
+    let mut file = Invented::default();
+    for (prefix, rank) in [
+        ("layers.0.rank0.", 0),
+        ("layers.0.rank1.", 1),
+        ("layers.1.rank0.", 0),
+    ] {
+        for (role, tensor) in scene.packed.ranks[rank].iter() {
+            let bytes = tensor.bytes().to_vec();
+            let shape = [bytes.len() / 2];
+            let name = format!("{prefix}{}", parameter(role));
+            file.add(name, safetensors::Dtype::BF16, &shape, bytes);
+        }
+    }
+    let path = scene.write("after.safetensors", &file);
+    let more = ["--rule", RULE, "--tp", "2"];
+    refused(
+        &scene.audit(&path, &more),
+        "holds layers 0, 1: --layer says",
+    );
+    let one = [&more[..], &["--layer", "1", "--rank", "0"]].concat();
+    let said = scene.text(&scene.audit(&path, &one));
+    assert!(said.contains("not looked at"), "{said}");
+}
+
 #[test]
 fn both_sides_may_lie_in_one_file() {
     let scene = Scene::new();

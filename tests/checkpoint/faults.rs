@@ -169,6 +169,30 @@ fn one_changed_element_is_found_and_honestly_unnamed() {
     assert_eq!(named(line, flip), Vec::<String>::new());
 }
 
+/// A mutant that changes only what is missing would explain what is there.
+#[test]
+fn a_missing_tensor_is_not_named_as_another_fault() {
+    let (case, plan, logical) = made("e=3,h=64,i=64,tp=2,w=nvfp4,pad=i64,fill=wild");
+    let packed = pack_layer(&plan, &logical).unwrap();
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    for missing in ["w2_weight_scale", "w2_weight", "w2_weight_scale_2"] {
+        let mut dumped = after(&packed, &[0, 1]);
+        let all = dumped.tensors.len();
+        dumped.tensors.retain(|t| !t.0.ends_with(missing));
+        assert!(dumped.tensors.len() < all, "{missing}");
+        let dumped = dumped.open();
+        let dump = Dump::find(&dumped, None, None, 2).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        assert!(!audit.clean());
+        assert_eq!(
+            diagnose(&plan, &layer, &dump, &audit).unwrap(),
+            [],
+            "{missing}"
+        );
+    }
+}
+
 #[test]
 fn a_missing_or_cut_tensor_is_a_fault_and_no_error() {
     let (case, plan, logical) = made("e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,fill=wild");

@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod again;
 mod command;
 mod commands;
 mod families;

@@ -4,7 +4,7 @@
 
 use crate::families::shape;
 use crate::invent::{Family, Invented, MIXTRAL, QWEN, made};
-use crate::scene::{Asked, Made, Scene, pad_with, verified};
+use crate::scene::{Asked, Made, Scene, verified};
 use padproof::audit::{audit_files, layer_shape};
 use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerShape};
 use padproof::layout::logical_of;
@@ -348,37 +348,6 @@ fn config_and_index_say_the_new_sizes_and_keep_every_other_byte() {
     let bytes = |folder: &Path| std::fs::read(folder.join(shard)).unwrap();
     assert_eq!(bytes(scene.path()), bytes(&out));
     assert!(!padproof::pad::partial(&out).exists());
-}
-
-#[test]
-fn padding_again_writes_nothing_and_says_why() {
-    let scene = Scene::new(Made::new("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    let asked = Asked::Align { tp: 2, align: 16 };
-    scene.padded(&out, &asked);
-    let nothing = |folder: &Path, out: &Path, asked: &Asked| match pad_with(folder, out, asked) {
-        Ok(Outcome::Nothing(sentence)) => sentence,
-        other => panic!("{other:?}"),
-    };
-    let again = nothing(scene.path(), &out, &asked);
-    assert!(again.contains("padded so already"), "{again}");
-    let twice = out.with_file_name("twice");
-    let of_result = nothing(&out, &twice, &asked);
-    assert!(of_result.contains("padded so already"), "{of_result}");
-    let whole = nothing(scene.path(), &twice, &Asked::Align { tp: 2, align: 22 });
-    assert!(whole.contains("nothing to pad"), "{whole}");
-    assert!(!twice.exists());
-    let refused = |folder: &Path, out: &Path, asked: &Asked| {
-        pad_with(folder, out, asked).unwrap_err().to_string()
-    };
-    let other = Asked::Align { tp: 2, align: 64 };
-    let there = refused(scene.path(), &out, &other);
-    assert!(there.contains("is there already"), "{there}");
-    let padded = refused(&out, &twice, &other);
-    assert!(
-        padded.contains("was padded before, from 44 to 64"),
-        "{padded}"
-    );
 }
 
 #[test]

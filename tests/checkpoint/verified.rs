@@ -5,7 +5,7 @@
 use crate::invent::{Family, QWEN};
 use crate::scene::{Asked, Made, Scene, verified};
 use padproof::checkpoint::{Checkpoint, TensorFile};
-use padproof::pad::{CERTIFICATE, verify};
+use padproof::pad::{CERTIFICATE, Certificate, verify};
 use safetensors::Dtype;
 use safetensors::tensor::{TensorView, serialize};
 use serde_json::Value;
@@ -45,7 +45,8 @@ fn change(out: &Path, change: impl FnOnce(&mut Vec<Held>)) {
             TensorView::new(t.dtype, t.shape.clone(), bytes).unwrap(),
         )
     };
-    let bytes = serialize(tensors.iter().map(view), None).unwrap();
+    let beside = file.metadata().clone().into_iter().collect();
+    let bytes = serialize(tensors.iter().map(view), Some(beside)).unwrap();
     std::fs::remove_file(&path).unwrap();
     std::fs::write(path, bytes).unwrap();
 }
@@ -80,6 +81,10 @@ fn resealed(out: &Path) {
             }
         }
     });
+    if let Ok(certificate) = Certificate::read(out) {
+        let sealed = serde_json::to_vec(&certificate.sealed()).unwrap();
+        std::fs::write(out.join(CERTIFICATE), sealed).unwrap();
+    }
 }
 
 type Step = (&'static str, &'static dyn Fn(&Path));
@@ -338,6 +343,50 @@ fn any_changed_byte_of_a_padded_tensor_is_found() {
         std::fs::write(&path, whole).unwrap();
         assert_eq!(verified(&out).faults, 0);
     }
+}
+
+/// What readers of the format look at beside tensors, and what the certificate says of itself.
+#[test]
+fn headers_and_claims_are_held_too() {
+    let scene = Scene::new(Made::new("e=2,h=64,i=96,tp=2,w=nvfp4,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    scene.padded(&out, &Asked::Align { tp: 2, align: 64 });
+    {
+        let (_folder, out) = copied(&out);
+        let path = out.join(SHARD);
+        let bytes = std::fs::read(&path).unwrap();
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+        header["__metadata__"] = serde_json::json!({"format": "tf"});
+        let text = serde_json::to_vec(&header).unwrap();
+        let new = [
+            &(text.len() as u64).to_le_bytes(),
+            &text[..],
+            &bytes[8 + length..],
+        ]
+        .concat();
+        std::fs::write(&path, new).unwrap();
+        assert!(answer(&out).contains("__metadata__"), "{}", answer(&out));
+    }
+    let told = |change: &dyn Fn(&mut Value), again: bool| {
+        let (_folder, out) = copied(&out);
+        json(&out.join(CERTIFICATE), change);
+        if again {
+            resealed(&out);
+        }
+        answer(&out)
+    };
+    for (key, value) in [("tool", "other"), ("rule", "x"), ("seal", "")] {
+        let changed = told(&|v| v[key] = value.into(), false);
+        assert_ne!(changed, "holds", "{key}");
+    }
+    let tp = told(&|v| v["request"]["tp"] = 4.into(), true);
+    assert!(tp.contains("request.tp"), "{tp}");
+    let differing = told(&|v| v["audit"]["differing"] = 9.into(), true);
+    assert!(differing.contains("audit.differing"), "{differing}");
+    let nan = |v: &mut Value| v["plan"]["routed"]["scale_pad"] = serde_json::json!([0x7f, 0x7f]);
+    let nan = told(&nan, true);
+    assert!(nan.contains("do not agree"), "{nan}");
 }
 
 #[test]

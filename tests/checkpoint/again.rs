@@ -1,0 +1,122 @@
+//! Goal: what stands beside a padding, an output of that name, another file, an odd config, is seen.
+//! Method: pad invented checkpoints in folders that are not as a first run meets them.
+
+use crate::invent::QWEN;
+use crate::scene::{Asked, Made, Scene, pad_with, verified};
+use padproof::pad::Outcome;
+use std::path::{Path, PathBuf};
+
+/// The partial folder would lie inside an output that is named with a slash.
+#[test]
+fn an_output_may_be_named_as_folders_are() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    for end in ["", "/", "//.", "/./"] {
+        let (_keep, out) = scene.out();
+        let named = PathBuf::from(format!("{}{end}", out.display()));
+        scene.padded(&named, &Asked::Align { tp: 2, align: 16 });
+        assert_eq!(verified(&out).faults, 0, "{end}");
+        assert!(!out.join(".padproof-partial").exists());
+    }
+}
+
+/// NemotronH's configs hold `"time_step_limit": [0.0, Infinity]`.
+#[test]
+fn a_config_that_only_python_reads_is_known_as_padded() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let path = scene.path().join("config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replacen('{', "{\n  \"time_step_limit\": [0.0, Infinity],", 1);
+    std::fs::write(&path, text).unwrap();
+    let (_keep, out) = scene.out();
+    scene.padded(&out, &Asked::Align { tp: 2, align: 16 });
+    assert_eq!(verified(&out).faults, 0);
+    let again = pad_with(
+        &out,
+        &out.with_file_name("b"),
+        &Asked::Align { tp: 2, align: 64 },
+    );
+    assert!(again.unwrap_err().to_string().contains("was padded before"));
+}
+
+#[test]
+fn another_checkpoint_with_the_same_config_is_not_said_to_be_padded() {
+    let line = "e=2,h=32,i=44,tp=2,w=bf16,fill=wild";
+    let (scene, other) = (
+        Scene::new(Made::new(line, QWEN)),
+        Scene::new(Made::new(line, QWEN)),
+    );
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 16 };
+    scene.padded(&out, &asked);
+    let same = other.pad(&out, &asked);
+    assert!(
+        matches!(same, Ok(Outcome::Nothing(_))),
+        "equal bytes: {same:?}"
+    );
+    let shard = other.path().join("model-00001-of-00003.safetensors");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&shard, bytes).unwrap();
+    let error = other.pad(&out, &asked).unwrap_err().to_string();
+    assert!(error.contains("is there already"), "{error}");
+}
+
+/// Without an index engines load every file, and the format's own readers `model.safetensors`.
+#[test]
+fn nothing_of_a_folder_is_left_behind_in_silence() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 16 };
+    let refused = |why: &str| {
+        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert!(!out.exists() && !padproof::pad::partial(&out).exists());
+    };
+    let link = scene.path().join("linked");
+    std::os::unix::fs::symlink(scene.path().join("extra"), &link).unwrap();
+    refused("a link to a folder");
+    std::fs::remove_file(&link).unwrap();
+    let deep = scene.path().join("1/2/3/4/5/6/7/8/9");
+    std::fs::create_dir_all(&deep).unwrap();
+    refused("more than 8 deep");
+    std::fs::remove_dir_all(scene.path().join("1")).unwrap();
+    let path = |name: &str| scene.path().join(name);
+    std::fs::remove_file(path("model.safetensors.index.json")).unwrap();
+    std::fs::rename(
+        path("model-00001-of-00003.safetensors"),
+        path("model.safetensors"),
+    )
+    .unwrap();
+    refused("model-00002-of-00003.safetensors holds experts");
+}
+
+#[test]
+fn padding_again_writes_nothing_and_says_why() {
+    let scene = Scene::new(Made::new("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 16 };
+    scene.padded(&out, &asked);
+    let nothing = |folder: &Path, out: &Path, asked: &Asked| match pad_with(folder, out, asked) {
+        Ok(Outcome::Nothing(sentence)) => sentence,
+        other => panic!("{other:?}"),
+    };
+    let again = nothing(scene.path(), &out, &asked);
+    assert!(again.contains("padded so already"), "{again}");
+    let twice = out.with_file_name("twice");
+    let of_result = nothing(&out, &twice, &asked);
+    assert!(of_result.contains("padded so already"), "{of_result}");
+    let whole = nothing(scene.path(), &twice, &Asked::Align { tp: 2, align: 22 });
+    assert!(whole.contains("nothing to pad"), "{whole}");
+    assert!(!twice.exists());
+    let refused = |folder: &Path, out: &Path, asked: &Asked| {
+        pad_with(folder, out, asked).unwrap_err().to_string()
+    };
+    let other = Asked::Align { tp: 2, align: 64 };
+    let there = refused(scene.path(), &out, &other);
+    assert!(there.contains("is there already"), "{there}");
+    let padded = refused(&out, &twice, &other);
+    assert!(
+        padded.contains("was padded before, from 44 to 64"),
+        "{padded}"
+    );
+}
