@@ -229,7 +229,12 @@ impl<'a> Trial<'a> {
 
     /// The finding that the subject did what none may.
     fn misbehaved(&self, what: &Misbehaviour, stderr: Vec<String>) -> Verdict {
-        let last = stderr.last().map(|line| format!("it wrote last: {line}"));
+        let last = match what {
+            Misbehaviour::Memory { .. } => {
+                Some("one case alone does not show it: run many, with `-n 2000 -j 1`".to_owned())
+            }
+            _ => stderr.last().map(|line| format!("it wrote last: {line}")),
+        };
         Verdict::Fail(Box::new(Finding {
             property: self.asked.0,
             subject: self.subject.name().to_owned(),

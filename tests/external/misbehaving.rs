@@ -35,9 +35,10 @@ fn misbehaviour_is_a_finding_with_its_last_words_and_a_reproducer() {
             "repro: padproof check pad-identity {CASE} --subject '{command}' --timeout 500ms"
         );
         assert!(said.contains(&repro), "{how}: {said}");
-        // A NaN is a value: the comparison shows it, not the protocol.
+        // A NaN is a value: the comparison shows it, not the protocol. Beside a complaint stands
+        // what had been written until then.
         assert!(
-            how == "nan" || said.contains(&format!("about to {how}")),
+            ["nan", "complain"].contains(&how) || said.contains(&format!("about to {how}")),
             "{how}: {said}"
         );
     }
@@ -121,9 +122,16 @@ fn an_interrupt_ends_a_subject_that_hangs() {
         }
         let status = padproof.wait().unwrap();
         assert_eq!(status.code(), Some(130), "{words:?}");
-        let state = std::fs::read_to_string(format!("/proc/{asked}/stat")).unwrap_or_default();
-        let gone = state.is_empty() || state.contains(") Z ") || state.contains(") X ");
-        assert!(gone, "{words:?}: {state}");
+        // The signal is sent before padproof ends; a busy machine may be slow to act on it.
+        let gone = || {
+            let state = std::fs::read_to_string(format!("/proc/{asked}/stat")).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ") || state.contains(") X ")
+        };
+        let since = std::time::Instant::now();
+        while !gone() {
+            assert!(since.elapsed().as_secs() < 60, "{words:?}: it runs on");
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -180,4 +188,5 @@ fn a_slow_leak_is_a_finding() {
     let how = ["--no-shrink", "--no-cases", "pass", "--subject", &command];
     let said = ends(&[&run[..], &how].concat(), 1);
     assert!(said.contains("its memory grew by"), "{said}");
+    assert!(said.contains("-n 2000 -j 1"), "{said}");
 }
