@@ -50,7 +50,13 @@ fn example(name: &str) -> (String, PathBuf) {
 
 #[test]
 fn console_blocks_show_real_output() {
-    let text = readme();
+    for name in ["README.md", "docs/orders.md"] {
+        blocks_show_real_output(name);
+    }
+}
+
+fn blocks_show_real_output(name: &str) {
+    let text = page(name);
     let mut compared = 0;
     for block in text.split("```console\n").skip(1) {
         let block = block.split("```").next().expect("blocks end");
@@ -70,7 +76,7 @@ fn console_blocks_show_real_output() {
             compared += 1;
         }
     }
-    assert!(compared > 0, "no block shows output");
+    assert!(compared > 0, "{name}: no block shows output");
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn help_names_only_what_works() {
     snapshot("help@padproof", &help(&["--help"]));
     for command in [
         "plan", "audit", "pad", "verify", "diff", "run", "check", "list", "explain", "show",
-        "shrink", "replay", "doctor",
+        "shrink", "replay", "doctor", "reveal",
     ] {
         snapshot(&format!("help@{command}"), &help(&[command, "-h"]));
     }

@@ -1,8 +1,14 @@
 //! Goal: the order of any black box is found from its outputs. Method: every order that padproof
 //! knows, and trees drawn at random, as boxes that are asked through floats alone.
 
+use padproof::layout::PackedInputs;
+use padproof::plan::Plan;
 use padproof::rng;
+use padproof::run::{Axis, Setup, orders};
 use padproof::schedule::{Ask, Probe, RevealError, Schedule, Tree, reveal};
+use padproof::subject::{Cpu, SkipReason, Subject, SubjectError};
+use padproof::tensor::Output;
+use padproof::terms::{Activation, WeightFormat};
 
 /// What a box computes in.
 #[derive(Debug, Clone, Copy)]
@@ -230,4 +236,115 @@ fn what_is_no_tree_is_an_error() {
     }
     let error = reveal(3, &mut Mute).unwrap_err();
     assert_eq!(error.to_string(), "0 answers to 3 probes");
+}
+
+#[test]
+fn the_cpu_subjects_order_is_found_from_whole_layers_on_both_axes() {
+    for (word, weights) in [
+        ("lanes-16", WeightFormat::F32),
+        ("lanes-8-tail", WeightFormat::Bf16),
+        ("pairwise", WeightFormat::F32),
+        ("split-k-3", WeightFormat::Bf16),
+        ("mma-16", WeightFormat::F32),
+        ("blocked-32", WeightFormat::F32),
+    ] {
+        let order: Schedule = word.parse().unwrap();
+        for axis in [Axis::Intermediate, Axis::Hidden] {
+            let setup = Setup {
+                axis,
+                n: 77,
+                padded: 80,
+                tokens: 3,
+                rows: 40,
+                weights,
+            };
+            let found = orders(&mut Cpu::under(order), setup).unwrap();
+            assert_eq!(found.named, Some(order), "{axis}");
+            assert!(
+                found.bare.tree.same_order(&order.tree(77)),
+                "{order} {axis}"
+            );
+            let stable = order.pad_stable(77, 80);
+            assert_eq!(
+                found.moved.is_none(),
+                stable,
+                "{order} {axis}: {:?}",
+                found.moved
+            );
+        }
+    }
+}
+
+/// The CPU subject with something of its own done to its output.
+struct Odd(Cpu, fn(&mut Output));
+
+impl Subject for Odd {
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+    fn supports(&self, plan: &Plan) -> Result<(), SkipReason> {
+        match plan.activation {
+            Activation::SwigluOai => self.0.supports(plan),
+            _ => Err(SkipReason::Unsupported("one activation".to_owned())),
+        }
+    }
+    fn schedule(&self) -> Option<Schedule> {
+        None
+    }
+    fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
+        let mut output = self.0.run(plan, inputs)?;
+        (self.1)(&mut output);
+        Ok(output)
+    }
+}
+
+#[test]
+fn a_subject_of_one_activation_and_narrow_outputs_is_read_in_its_own_units() {
+    let narrow: fn(&mut Output) = |output| {
+        for v in &mut output.values {
+            *v = half::bf16::from_f32(*v).to_f32();
+        }
+    };
+    let setup = |axis| Setup {
+        axis,
+        n: 603,
+        padded: 608,
+        tokens: 2,
+        rows: 64,
+        weights: WeightFormat::F32,
+    };
+    let mut odd = Odd(Cpu::under(Schedule::LanesTail(8)), narrow);
+    let found = orders(&mut odd, setup(Axis::Intermediate)).unwrap();
+    assert_eq!(found.case.act, Activation::SwigluOai);
+    assert_eq!(found.named, Some(Schedule::LanesTail(8)));
+    // Its clamp hides sums of the first projection: no layer for them.
+    let error = orders(&mut odd, setup(Axis::Hidden)).unwrap_err();
+    assert!(
+        error.to_string().contains("takes none of the layers"),
+        "{error}"
+    );
+}
+
+#[test]
+fn subjects_whose_sums_are_no_counts_are_errors() {
+    let faults: [(fn(&mut Output), &str); 3] = [
+        (|o| o.values[o.hidden] += 1.0, "an order for each token"),
+        (
+            |o| o.values.fill(0.0),
+            "a single product of 1 came out as 0",
+        ),
+        (|o| o.values.fill(f32::NAN), "came out as NaN"),
+    ];
+    for (fault, said) in faults {
+        let setup = Setup {
+            axis: Axis::Intermediate,
+            n: 20,
+            padded: 20,
+            tokens: 2,
+            rows: 8,
+            weights: WeightFormat::F32,
+        };
+        let error = orders(&mut Odd(Cpu::new(), fault), setup).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
 }

@@ -9,7 +9,8 @@ use crate::model::ModelError;
 use crate::pad::PadError;
 use crate::plan::PlanError;
 use crate::rule::RuleError;
-use crate::run::{SurveyError, TableError};
+use crate::run::{BoxError, SurveyError, TableError};
+use crate::schedule::RevealError;
 use crate::suite::SuiteError;
 use std::io;
 
@@ -30,6 +31,8 @@ pub(super) enum CliError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Pad(#[from] PadError),
+    #[error(transparent)]
+    Reveal(#[from] RevealError<BoxError>),
     #[error("case: {0}")]
     Plan(#[from] PlanError),
     #[error("case: {0}")]

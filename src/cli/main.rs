@@ -6,7 +6,7 @@ use super::args::{Arguments, Color, Command};
 use super::environment::Environment;
 use super::error::CliError;
 use super::output::{complain, stdout};
-use super::{audit, check, diff, doctor, explain, list, pad, plan, run, show, verify};
+use super::{audit, check, diff, doctor, explain, list, pad, plan, reveal, run, show, verify};
 use crate::run::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
@@ -58,6 +58,7 @@ fn dispatch(
         Command::Run(args) if args.mutants => run::mutants(args, out),
         Command::Run(args) => run::run(args, color, environment),
         Command::Check(args) => check::check(args, environment, out),
+        Command::Reveal(args) => reveal::reveal(args, out),
         Command::List(args) => list::list(args, out),
         Command::Explain(args) => explain::explain(args, out),
         Command::Show(args) => show::show(args, environment, out),

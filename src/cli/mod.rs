@@ -21,6 +21,7 @@ mod pad;
 mod pad_args;
 mod plan;
 mod progress;
+mod reveal;
 mod run;
 mod select;
 mod show;

@@ -31,11 +31,15 @@ fn known() -> impl Iterator<Item = Schedule> {
 }
 
 impl Schedule {
-    /// The named order that all of `trees` have at their lengths, the simplest first; steps are not
-    /// looked at. One length alone leaves several: blocks of 256 are four parts of 961.
-    pub fn of(trees: &[&Tree]) -> Option<Schedule> {
-        let has = |order: Schedule, tree: &Tree| order.tree(tree.leaves()).same_order(tree);
-        known().find(|&order| trees.iter().all(|tree| has(order, tree)))
+    /// The named order that all of `trees` have, the simplest first; steps are not looked at. Each
+    /// tree comes with the length that its products were padded to. One length alone leaves several
+    /// orders: blocks of 256 are four parts of 961.
+    pub fn of(trees: &[(&Tree, usize)]) -> Option<Schedule> {
+        let has = |order: Schedule, (tree, padded): (&Tree, usize)| {
+            let n = tree.leaves();
+            order.tree(padded.max(n)).pruned(n).same_order(tree)
+        };
+        known().find(|&order| trees.iter().all(|&tree| has(order, tree)))
     }
 }
 
@@ -280,13 +284,21 @@ mod tests {
             "split-k-4x32",
         ] {
             let order: Schedule = word.parse().unwrap();
-            let trees = [961, 976, 1300].map(|n| order.tree(n));
-            assert_eq!(Schedule::of(&trees.each_ref()), Some(order));
+            let trees = [
+                (961, 976),
+                (976, 976),
+                (961, 961),
+                (1300, 2000),
+                (1300, 1300),
+            ]
+            .map(|(n, to)| (order.tree(to).pruned(n), to));
+            let trees = trees.each_ref().map(|(tree, to)| (tree, *to));
+            assert_eq!(Schedule::of(&trees), Some(order));
         }
         // Of several names for one tree the simplest.
         let short = Schedule::Blocked(128).tree(100);
-        assert_eq!(Schedule::of(&[&short]), Some(Schedule::Sequential));
+        assert_eq!(Schedule::of(&[(&short, 100)]), Some(Schedule::Sequential));
         let seven = Schedule::Lanes(7).tree(40);
-        assert_eq!(Schedule::of(&[&seven]), None);
+        assert_eq!(Schedule::of(&[(&seven, 40)]), None);
     }
 }

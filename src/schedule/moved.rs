@@ -75,6 +75,15 @@ fn step(one: &Tree, other: &Tree) -> Option<Moved> {
 }
 
 impl Tree {
+    /// Where `other` adds the same products in another order; None where the order is the same,
+    /// whatever the steps.
+    pub fn moved(&self, other: &Tree) -> Option<Moved> {
+        if self.same_order(other) {
+            return None;
+        }
+        moved(self, other)
+    }
+
     /// Products below each node.
     fn sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<usize> = Vec::with_capacity(self.nodes.len());

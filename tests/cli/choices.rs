@@ -129,3 +129,25 @@ fn two_versions_of_a_stack_are_compared_by_their_tables() {
     let human = text(&ends(&["diff", &after, &newer], 1).stdout);
     assert!(human.contains("version 0.33.0 -> 0.34.0"), "{human}");
 }
+
+#[test]
+fn reveal_names_what_it_cannot_ask() {
+    let ask = ["reveal", "--k", "20", "--axis", "hidden"];
+    let with = |more: &[&'static str]| [&ask[..], more].concat();
+    let out = ends(&with(&["cpu:pairwise", "--k-padded", "24"]), 0);
+    let found = text(&out.stdout);
+    assert!(
+        found.contains("order       pairwise") && found.contains("pad-stable  no"),
+        "{found}"
+    );
+    for (more, said) in [
+        (&["gpu"][..], "no subject `gpu`"),
+        (&["cpu:lanes-0"], "no subject `cpu:lanes-0`"),
+        (&["--k-padded", "19"], "--k-padded 19 is less than --k 20"),
+        (&["--weights", "nvfp4"], "weights nvfp4 do not hold 2^100"),
+        (&["--tokens", "0"], "--tokens"),
+    ] {
+        let out = ends(&with(more), 2);
+        assert!(text(&out.stderr).contains(said), "{more:?}");
+    }
+}
