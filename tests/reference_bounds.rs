@@ -1,6 +1,8 @@
 //! The CPU subject lies within the reference's bound, padded and unpadded, and at the reference's
 //! bits where every operation is exact.
 
+#![expect(clippy::print_stdout, reason = "what was measured is told")]
+
 use padproof::case::{Case, PadSpec, Scheme};
 use padproof::compare::{Bound, Comparison, compare};
 use padproof::fill::fill;
@@ -10,6 +12,7 @@ use padproof::plan::{Fit, plan};
 use padproof::reference::{Reference, reference};
 use padproof::subject::{Cpu, Subject};
 use padproof::tensor::{Logical, Output};
+use padproof::terms::{ActQuant, WeightFormat};
 
 /// Cases drawn; each is run padded and unpadded.
 const CASES: u64 = 2000;
@@ -110,6 +113,47 @@ fn worst(case: &Case, wanted: &Reference, actual: &Output) -> f64 {
         .filter(|((_, limit), _)| **limit > 0.0)
         .map(|((value, limit), &got)| (f64::from(got) - value).abs() / limit)
         .fold(0.0, f64::max)
+}
+
+/// Every error in units of its bound.
+fn shares(case: &Case, wanted: &Reference, actual: &Output) -> Vec<f64> {
+    let (values, limits, output) = decided(case, wanted, actual);
+    let pairs = values.iter().zip(&limits).zip(&output.values);
+    pairs
+        .filter(|((_, limit), _)| **limit > 0.0)
+        .map(|((value, limit), &got)| (f64::from(got) - value).abs() / limit)
+        .collect()
+}
+
+fn median(shares: &mut [f64]) -> f64 {
+    shares.sort_by(f64::total_cmp);
+    shares[shares.len() / 2]
+}
+
+#[test]
+fn the_bound_is_as_tight_as_it_was_measured_to_be() {
+    let mut subject = Cpu::new();
+    // Layers of f32; those quantised on the fly, whole rows on a rank.
+    let (mut plain, mut quantised) = (Vec::new(), Vec::new());
+    for index in 0..CASES {
+        let mut case = draw(&Domain::FULL, SEED + 1, index);
+        case.fill = padproof::terms::Fill::Wild;
+        let dynamic = case.qx != ActQuant::None || case.qh != ActQuant::None;
+        let of = match (dynamic, case.w) {
+            (false, WeightFormat::F32) if !case.mid_bf16 => &mut plain,
+            (true, _) if case.tp == case.ep => &mut quantised,
+            _ => continue,
+        };
+        let Ok(logical) = fill(&case) else { continue };
+        let wanted = reference(&case, &logical).expect("a drawn case has a reference");
+        if let Some(actual) = run(&case, &logical, &mut subject).filter(|_| !wanted.exact) {
+            of.extend(shares(&case, &wanted, &actual));
+        }
+    }
+    let counts = (plain.len(), quantised.len());
+    let medians = (median(&mut plain), median(&mut quantised));
+    println!("{counts:?} elements, median error over bound {medians:?}");
+    assert!(medians.0 > 1e-4 && medians.1 > 1e-6, "{medians:?}");
 }
 
 #[test]

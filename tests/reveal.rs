@@ -327,7 +327,8 @@ fn a_subject_of_one_activation_and_narrow_outputs_is_read_in_its_own_units() {
 
 #[test]
 fn subjects_whose_sums_are_no_counts_are_errors() {
-    let faults: [(fn(&mut Output), &str); 3] = [
+    type Fault = (fn(&mut Output), &'static str);
+    let faults: [Fault; 3] = [
         (|o| o.values[o.hidden] += 1.0, "an order for each token"),
         (
             |o| o.values.fill(0.0),

@@ -52,7 +52,7 @@ pub(super) enum Command {
     /// Makes one check: what a failure prints as its reproducer
     Check(CheckArgs),
     /// Finds the order in which a subject adds, and whether padding keeps it
-    Reveal(RevealArgs),
+    Reveal(super::reveal::RevealArgs),
     /// Lists what there is
     List(ListArgs),
     /// Explains the code of a finding; alone, lists the codes
@@ -247,42 +247,6 @@ pub(super) enum Listed {
     Mutants,
     /// Lemmas on shapes and codes, with the functions they are about.
     Proofs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct RevealArgs {
-    /// The subject: `cpu`, or `cpu:ORDER` for the same in another order (see docs/orders.md)
-    #[arg(value_name = "SUBJECT", default_value = "cpu")]
-    pub(super) subject: String,
-    /// Products of a sum
-    #[arg(long, value_name = "N", default_value_t = 961, value_parser = clap::value_parser!(u64).range(1..=65536), allow_negative_numbers = true)]
-    pub(super) k: u64,
-    /// What padding brings them to; the next multiple of 16 if left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536), allow_negative_numbers = true)]
-    pub(super) k_padded: Option<u64>,
-    /// Whose sums: over the intermediate or the hidden size
-    #[arg(long, value_name = "AXIS", default_value = "both")]
-    pub(super) axis: RevealAxis,
-    /// Tokens, all alike: kernels choose their path by their number too
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=4096), allow_negative_numbers = true)]
-    pub(super) tokens: u64,
-    /// Sums of a layer, at most: the size of the other axis
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536), allow_negative_numbers = true)]
-    pub(super) rows: u64,
-    /// Weight format: f32 or bf16
-    #[arg(long, value_name = "FORMAT", default_value = "f32")]
-    pub(super) weights: WeightFormat,
-}
-
-/// Whose sums are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum RevealAxis {
-    /// Those of the second projection.
-    Intermediate,
-    /// Those of the first projection.
-    Hidden,
-    /// Both.
-    Both,
 }
 
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@
 //! most n roundings on a term; adding a zero is exact, so padding does not count. |.| is the
 //! 2-norm, and sum |a b| <= |a| |b| (Cauchy-Schwarz).
 //!
-//! 1. Input. The subject sees x + dx: |dx| from quantising (see `quantise`) and, where the router
-//!    weighs the input, from the weight's own error.
+//! 1. Input. The subject sees x + dx, x quantised as declared: |dx| from codes that rounding may move
+//!    (see `quantise`) and, where the router weighs the input, from the weight's own error.
 //! 2. First projection, row r, n1 = h + 8 (h additions; decoding a weight, block and second
 //!    scale, product, bias, and scales applied late take the 8):
 //!    `|y' - y| <= e = g(n1) (|x + dx| |w_r| + |b_r|) + |dx| |w_r|`.

@@ -13,7 +13,7 @@ use super::weights::{Parts, Projection, Sizes, shaped};
 use crate::case::Case;
 use crate::fill;
 use crate::tensor::Logical;
-use crate::terms::{Activation, Bias};
+use crate::terms::{ActQuant, Activation, Bias};
 use ndarray::ArrayView2;
 use pulp::Arch;
 
@@ -44,7 +44,7 @@ pub struct Reference {
 impl Reference {
     /// The bound's derivation, as `-vv` prints it.
     pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u); first projection e = g(h+8) (|x||w| + |b|) + |dx||w|; \
-        activation eh = L e (|B| + dB) + |A| dB + evaluation, + 2^-8 if rounded to bf16, + 2^-4 if quantised to E4M3; \
+        activation eh = L e (|B| + dB) + |A| dB + evaluation, + 2^-8 if rounded to bf16, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
         second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|";
 }
 
@@ -211,27 +211,30 @@ impl<'a> Layer<'a> {
             scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
             scratch.x.resize(whole(scratch.x.len()), 0.0);
         }
+        let firsts: Vec<First> = (0..places.len())
+            .map(|n| {
+                let (weight, error) = (routing.weights[places[n]], routing.errors[places[n]]);
+                let relative = match weighs_input {
+                    true => error / weight.abs().max(f64::MIN_POSITIVE) + 2.0 * U,
+                    false => 0.0,
+                };
+                self.input(n, relative, scratch, sums)
+            })
+            .collect();
         self.multiply(&self.w13, expert, &scratch.x, h, &mut scratch.first);
         scratch.mid.clear();
         let mut seconds = Vec::with_capacity(places.len());
         // The second projection before the routing weight, for its stage.
         let mut alone = Vec::new();
-        for (n, &place) in places.iter().enumerate() {
-            let (weight, error) = (routing.weights[place], routing.errors[place]);
-            let (v, dv, relative) = if weighs_input {
-                (
-                    1.0,
-                    0.0,
-                    error / weight.abs().max(f64::MIN_POSITIVE) + 2.0 * U,
-                )
-            } else {
-                (weight, error, 0.0)
+        for (n, (&place, first)) in places.iter().zip(&firsts).enumerate() {
+            let (v, dv) = match weighs_input {
+                true => (1.0, 0.0),
+                false => (routing.weights[place], routing.errors[place]),
             };
-            let first = self.input_bound(n, relative, scratch, sums);
-            let (mid, dmid) = self.intermediate(n, &first, scratch, sums);
+            let (mid, dmid) = self.intermediate(n, first, scratch, sums);
             let gamma = bound::gamma_second(i, k, self.case.tp);
             if let Some(stages) = &mut sums.stages {
-                first_stages(stages, place, n, &first, scratch, i);
+                first_stages(stages, place, n, first, scratch, i);
                 alone.push(Second::new(mid, dmid, 1.0, 0.0, gamma, i));
             }
             seconds.push((place / k, v, Second::new(mid, dmid, v, dv, gamma, i)));
@@ -272,21 +275,16 @@ impl<'a> Layer<'a> {
         });
     }
 
-    /// Steps 1 and 2 of the derivation for the expert's token number `n`.
-    fn input_bound(
-        &self,
-        n: usize,
-        relative: f64,
-        scratch: &mut Scratch,
-        sums: &mut Sums<'_>,
-    ) -> First {
+    /// Step 1 for the expert's token number `n`, whose input is quantised in place; the bound of
+    /// step 2.
+    fn input(&self, n: usize, relative: f64, scratch: &mut Scratch, sums: &mut Sums<'_>) -> First {
         let h = self.case.h as usize;
-        let x = &scratch.x[n * whole(h)..][..h];
+        let x = &mut scratch.x[n * whole(h)..][..h];
         let (mode, scale) = (self.case.qx, self.logical.x_scale);
         scratch.dx.clear();
         scratch.dx.extend(x.iter().map(|x| relative * x.abs()));
-        quantise::widen(mode, scale, x, &mut scratch.dx);
         sums.exact &= quantise::keeps(mode, scale, x);
+        quantise::follow(mode, scale, x, &mut scratch.dx);
         First::new(norm(x), norm(&scratch.dx), h)
     }
 
@@ -324,7 +322,7 @@ impl<'a> Layer<'a> {
         }
         let start = scratch.mid.len() - i;
         scratch.mid.resize(start + whole(i), 0.0);
-        let mid = &scratch.mid[start..][..i];
+        let mid = &mut scratch.mid[start..][..i];
         if self.case.mid_bf16 {
             for (value, error) in mid.iter().zip(&mut scratch.dmid) {
                 *error += U_BF16 * (value.abs() + *error) + bound::FLUSH;
@@ -332,8 +330,14 @@ impl<'a> Layer<'a> {
             sums.exact = sums.exact && quantise::keeps_bf16(mid);
         }
         let (mode, scale) = (self.case.qh, self.logical.h_scale);
-        quantise::widen(mode, scale, mid, &mut scratch.dmid);
         sums.exact = sums.exact && quantise::keeps(mode, scale, mid);
+        // A rank takes the amax of its own share, and counts groups from its own start.
+        let shared = self.case.tp > self.case.ep;
+        if shared && matches!(mode, ActQuant::Token | ActQuant::Group) {
+            quantise::widen(mode, scale, mid, &mut scratch.dmid);
+        } else {
+            quantise::follow(mode, scale, mid, &mut scratch.dmid);
+        }
         (norm(mid), norm(&scratch.dmid))
     }
 }

@@ -1,10 +1,11 @@
-//! Bounds what quantising activations to E4M3 on the fly may change, and finds values it keeps.
+//! Quantises activations to E4M3 as the layer declares it, and bounds what an f32 subject may make of
+//! the same; where a rank's share decides, only bounds it.
 //!
-//! It must not quantise the reference's values. Layer 5.
+//! It must not know how the layer is cut over ranks. Layer 5.
 
 use super::bound::U;
 use crate::num::{Dtype, Encode};
-use crate::terms::ActQuant;
+use crate::terms::{ACT_QUANT_GROUP, ActQuant};
 
 /// Half an ulp of E4M3, relative: three stored mantissa bits.
 const RELATIVE: f64 = 1.0 / 16.0;
@@ -14,6 +15,75 @@ const ABSOLUTE: f64 = 1.0 / 1024.0;
 const LARGEST: f64 = 448.0;
 /// Largest floor under an amax that a stack uses: vLLM's least scale is 1 / (448 * 512).
 const FLOOR: f64 = 1.0 / 512.0;
+
+/// Least amax that sets a scale: what the smallest floor of a stack is (1e-12).
+const FLOOR_LEAST: f64 = 1e-12;
+/// What a quotient or a scale may be off after its roundings in f32: division or multiplication by
+/// a reciprocal, of a scale that was divided, in u.
+const QUOTIENT: f64 = 4.0;
+
+/// Quantises each value, and turns each error into one of the quantised value.
+///
+/// A value within its error of v, over a scale within its error of s, is a quotient in an interval;
+/// rounding to E4M3 is monotone, so that a subject's code lies between those of the interval's ends.
+/// The scale of a token or a group is its amax / 448, the amax within the largest error of any of its
+/// values; floors under it are between 1e-12 and 2^-9 (facts/upstream-padding.md, vLLM's least
+/// scale), which matters below 2^-9 alone. The fixed scale is exact.
+pub(super) fn follow(mode: ActQuant, scale: f32, values: &mut [f64], errors: &mut [f64]) {
+    let group = match mode {
+        ActQuant::None => return,
+        ActQuant::Static => {
+            let scale = f64::from(scale);
+            return quantise_all(values, errors, [scale; 3]);
+        }
+        ActQuant::Token => values.len().max(1),
+        ActQuant::Group => usize::try_from(ACT_QUANT_GROUP).unwrap_or(usize::MAX),
+    };
+    for (values, errors) in values.chunks_mut(group).zip(errors.chunks_mut(group)) {
+        let amax = |of: fn(f64, f64) -> f64| {
+            let sizes = values.iter().zip(&*errors);
+            sizes.fold(0.0, |m: f64, (v, e)| of(v.abs(), *e).max(m))
+        };
+        let least = amax(|v, e| v - e).max(FLOOR_LEAST) / LARGEST * (1.0 - 2.0 * U);
+        let most = amax(|v, e| v + e).max(FLOOR) / LARGEST * (1.0 + 2.0 * U);
+        let own = amax(|v, _| v).max(FLOOR_LEAST) / LARGEST;
+        quantise_all(values, errors, [own, least, most]);
+    }
+}
+
+/// Quantises by a scale of which the least and the most are known.
+fn quantise_all(values: &mut [f64], errors: &mut [f64], [own, least, most]: [f64; 3]) {
+    for (value, error) in values.iter_mut().zip(errors) {
+        let (low, high) = (*value - *error, *value + *error);
+        let slack = 1.0 + QUOTIENT * U;
+        // Of each end the scale that takes it further out.
+        let down = if low < 0.0 {
+            low / least * slack
+        } else {
+            low / most / slack
+        };
+        let up = if high < 0.0 {
+            high / most / slack
+        } else {
+            high / least * slack
+        };
+        let (down, up) = (nearest(down), nearest(up));
+        let quantised = nearest(*value / own) * own;
+        let ends = [down * least, down * most, up * least, up * most];
+        let off = ends.iter().map(|end| (end - quantised).abs());
+        let widest = off.fold(0.0, f64::max);
+        *error = widest + 2.0 * U * (quantised.abs() + widest);
+        if !(low.is_finite() && high.is_finite()) {
+            *error = f64::INFINITY;
+        }
+        *value = quantised;
+    }
+}
+
+/// The nearest E4M3 value, ties to even, saturated; NaN for NaN.
+fn nearest(value: f64) -> f64 {
+    f64::from(Dtype::E4m3.decode(Dtype::E4m3.encode(value, Encode::OCP)))
+}
 
 /// Adds to each error what quantising its value may add.
 ///
@@ -98,6 +168,63 @@ mod tests {
             }
             assert!(largest > 0.5, "{mode}: the allowance is twice too large");
             assert!(!keeps(mode, scale as f32, &values));
+        }
+    }
+
+    #[test]
+    fn a_code_moves_only_where_the_error_reaches_a_tie() {
+        let f32s = |v: f64| f64::from(v as f32);
+        let values: Vec<f64> = (0..640)
+            .map(|n| f32s((f64::from(n) * 0.7).sin() * 3.0))
+            .collect();
+        for mode in [ActQuant::Static, ActQuant::Token, ActQuant::Group] {
+            let group = match mode {
+                ActQuant::Group => 32,
+                _ => values.len(),
+            };
+            for error in [0.0, 1e-6, 1e-3, 0.3] {
+                let (mut quantised, mut errors) = (values.clone(), vec![error; values.len()]);
+                follow(mode, 0.5, &mut quantised, &mut errors);
+                let mut largest = 0.0f64;
+                for turn in 0..40u32 {
+                    // An f32 subject that is off by up to the error, everywhere another way.
+                    let off = |n: usize| (f64::from(turn) * 1.3 + n as f64 * 2.1).sin() * error;
+                    let moved: Vec<f32> = values
+                        .iter()
+                        .enumerate()
+                        .map(|(n, v)| (v + off(n)) as f32)
+                        .collect();
+                    for (at, moved) in moved.chunks(group).enumerate() {
+                        let amax = moved.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                        let scale = match mode {
+                            ActQuant::Static => 0.5,
+                            _ => amax / 448.0,
+                        };
+                        for (n, v) in moved.iter().enumerate() {
+                            let by = if turn % 2 == 0 {
+                                v / scale
+                            } else {
+                                v * (1.0 / scale)
+                            };
+                            let code = Dtype::E4m3.encode(f64::from(by), Encode::OCP);
+                            let got = f64::from(Dtype::E4m3.decode(code) * scale);
+                            let n = at * group + n;
+                            // The sum of v and its offset was rounded too.
+                            let limit = errors[n] + 1e-7 * (got.abs() + 1.0);
+                            let off = (got - quantised[n]).abs();
+                            assert!(off <= limit, "{mode} {error}: {got} for {}", quantised[n]);
+                            largest = largest.max(off / limit);
+                        }
+                    }
+                }
+                assert!(largest > 0.05 || error < 1e-3, "{mode} {error}: {largest}");
+                let tight = errors.iter().filter(|e| **e < 1e-5).count();
+                // Nearly no value lies next to a tie.
+                assert!(
+                    error > 1e-6 || tight * 100 > values.len() * 99,
+                    "{mode}: {tight}"
+                );
+            }
         }
     }
 }

@@ -232,7 +232,7 @@ pub(crate) fn layer(case: &Case, logical: &Logical, order: Order, drop_last: boo
     };
     let mut experts: Vec<Option<[Vec<Vec<f32>>; 2]>> = vec![None; e];
     let bias = |t: &Option<Tensor>, n: usize| t.as_ref().map_or(0.0, |b| b.f32s()[n]);
-    let shard = i.div_ceil(case.tp as usize);
+    let shard = i.div_ceil((case.tp / case.ep) as usize);
     let mut out = Vec::new();
     for token in 0..t {
         let chosen: Vec<(usize, f32)> = match &logical.router {
