@@ -2,10 +2,12 @@
 //!
 //! It must not ask the subject itself. Layer 11.
 
+use super::args::SubjectArgs;
 use super::error::CliError;
+use super::subject::{chosen, end_at_once};
 use crate::report::orders_human;
 use crate::run::{Axis, ExitCode, Setup, orders};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, UnknownOrder};
 use crate::subject::{Cpu, Subject};
 use crate::terms::WeightFormat;
 use clap::{Args, ValueEnum};
@@ -13,9 +15,13 @@ use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(super) struct RevealArgs {
-    /// The subject: `cpu`, or `cpu:ORDER` for the same in another order (see docs/orders.md)
+    /// The subject: `cpu`, `cpu:ORDER` for the same in another order (see docs/orders.md), or the
+    /// command of a program of yours (see docs/subject-protocol.md)
     #[arg(value_name = "SUBJECT", default_value = "cpu")]
     pub(super) subject: String,
+    /// How long a reply of that program may take, 10s if left out
+    #[arg(long, value_name = "DUR", env = "PADPROOF_TIMEOUT", hide_env_values = true, value_parser = super::values::duration)]
+    pub(super) timeout: Option<std::time::Duration>,
     /// Products of a sum
     #[arg(long, value_name = "N", default_value_t = 961, value_parser = clap::value_parser!(u64).range(1..=65536), allow_negative_numbers = true)]
     pub(super) k: u64,
@@ -64,7 +70,7 @@ pub(super) fn reveal(args: &RevealArgs, out: &mut dyn Write) -> Result<ExitCode,
         RevealAxis::Hidden => &[Axis::Hidden],
         RevealAxis::Both => &[Axis::Intermediate, Axis::Hidden],
     };
-    let mut subject = subject(&args.subject)?;
+    let mut subject = subject(args)?;
     for &axis in axes {
         let setup = Setup {
             axis,
@@ -80,19 +86,17 @@ pub(super) fn reveal(args: &RevealArgs, out: &mut dyn Write) -> Result<ExitCode,
     Ok(ExitCode::Passed)
 }
 
-fn subject(text: &str) -> Result<Box<dyn Subject>, CliError> {
-    let unknown = || {
-        CliError::Usage(format!(
-            "no subject `{text}`: `cpu`, or `cpu:ORDER` with an order of {}",
-            Schedule::WORDS.join(", ")
-        ))
-    };
-    match text.split_once(':') {
-        None if text == "cpu" => Ok(Box::new(Cpu::new())),
-        Some(("cpu", word)) => match word.parse() {
-            Ok(order) => Ok(Box::new(Cpu::under(order))),
-            Err(_) => Err(unknown()),
-        },
-        _ => Err(unknown()),
+fn subject(args: &RevealArgs) -> Result<Box<dyn Subject + Send>, CliError> {
+    if let Some(word) = args.subject.strip_prefix("cpu:") {
+        let order: Schedule = word
+            .parse()
+            .map_err(|e: UnknownOrder| CliError::Usage(format!("subject {}: {e}", args.subject)))?;
+        return Ok(Box::new(Cpu::under(order)));
     }
+    let choice = chosen(&SubjectArgs {
+        subject: Some(args.subject.clone()),
+        timeout: args.timeout,
+    })?;
+    end_at_once(&choice)?;
+    Ok(choice.subject())
 }

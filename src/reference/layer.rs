@@ -234,7 +234,8 @@ impl<'a> Layer<'a> {
             let (mid, dmid) = self.intermediate(n, first, scratch, sums);
             let gamma = bound::gamma_second(i, k, self.case.tp);
             if let Some(stages) = &mut sums.stages {
-                first_stages(stages, place, n, first, scratch, i);
+                let quantised = (self.case.qh, self.logical.h_scale);
+                first_stages(stages, place, n, first, scratch, i, quantised);
                 alone.push(Second::new(mid, dmid, 1.0, 0.0, gamma, i));
             }
             seconds.push((place / k, v, Second::new(mid, dmid, v, dv, gamma, i)));
@@ -350,6 +351,7 @@ fn first_stages(
     first: &First,
     scratch: &Scratch,
     i: usize,
+    (mode, scale): (ActQuant, f32),
 ) {
     let (norms, biases) = (&scratch.first.norms, &scratch.first.bias);
     let y = &scratch.first.values[n * norms.len()..][..norms.len()];
@@ -358,11 +360,11 @@ fn first_stages(
         stages.first.set(place, r, y + biases[r], bound);
     }
     let start = scratch.mid.len() - whole(i);
-    for (j, (value, bound)) in scratch.mid[start..][..i]
-        .iter()
-        .zip(&scratch.dmid)
-        .enumerate()
-    {
+    let mid = &scratch.mid[start..][..i];
+    // A subject may show it before or after it is quantised.
+    let mut bounds = scratch.dmid.clone();
+    quantise::widen(mode, scale, mid, &mut bounds);
+    for (j, (value, bound)) in mid.iter().zip(&bounds).enumerate() {
         stages.middle.set(place, j, *value, *bound);
     }
 }

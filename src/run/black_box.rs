@@ -198,6 +198,7 @@ impl<'s> BlackBox<'s> {
     fn layer(&mut self, rows: &[Row<'_>]) -> Result<Vec<f32>, BoxError> {
         let plan = plan(&self.case)?;
         let packed = pack_layer(&plan, &self.logical(rows))?;
+        self.subject.about(&self.case);
         let output = self.subject.run(&plan, &packed)?;
         self.runs += 1;
         let first = &output.values[..rows.len()];
@@ -329,6 +330,7 @@ fn chosen(subject: &mut dyn Subject, setup: &Setup) -> Result<Case, BoxError> {
     for &act in activations {
         for order in ORDERS.into_iter().take(if act.gated() { 6 } else { 1 }) {
             let case = case(setup, act, order);
+            subject.about(&case);
             match subject.supports(&plan(&case)?) {
                 Ok(()) => return Ok(case),
                 Err(reason) => why = reason,

@@ -141,8 +141,11 @@ fn reveal_names_what_it_cannot_ask() {
         "{found}"
     );
     for (more, said) in [
-        (&["gpu"][..], "no subject `gpu`"),
-        (&["cpu:lanes-0"], "no subject `cpu:lanes-0`"),
+        (&["gpu"][..], "unknown subject `gpu`"),
+        (
+            &["cpu:lanes-0"],
+            "subject cpu:lanes-0: no summation order `lanes-0`",
+        ),
         (&["--k-padded", "19"], "--k-padded 19 is less than --k 20"),
         (&["--weights", "nvfp4"], "weights nvfp4 do not hold 2^100"),
         (&["--tokens", "0"], "--tokens"),
