@@ -2,6 +2,8 @@
 #pragma once
 
 #define PP_PARAM(type) const __grid_constant__ type
+#define PP_PRAGMA(text) _Pragma(#text)
+#define PP_UNROLL(times) PP_PRAGMA(unroll times)
 #define PP_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 
 // Copies 16 bytes from global to shared memory, or writes zeros where `bytes` is 0.

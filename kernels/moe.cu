@@ -284,6 +284,7 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
         const float* scales = reinterpret_cast<const float*>(b + PP_BN * B_PITCH);
         int left = (w.cols - tile * PP_BK + PP_GROUP - 1) / PP_GROUP;
         int groups = left < PP_GROUPS && !PP_FAULT(PP_SCALE_OVER_READ) ? left : PP_GROUPS;
+        PP_UNROLL(1)
         for (int n = 0; n < groups; ++n) {
             const int group = PP_FAULT(PP_ORDER_FROM_K) && w.cols % 32 == 0 ? groups - 1 - n : n;
             float part[2][4] = {};
@@ -308,6 +309,7 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
                     if (!live[i]) continue;
                     const unsigned char* a_at = a + (g + i * 8) * A_PITCH;
                     const float factor = factors[g + i * 8];
+                    PP_UNROLL(4)
                     for (int k = k0; k < k0 + PP_GROUP; ++k) {
                         float x = pp_element<A>(a_at, k, 0);
                         if (FIRST) x *= factor;
@@ -414,8 +416,8 @@ __global__ void __launch_bounds__(PP_THREADS) pp_gemm2(PP_PARAM(PpParams) p)
     pp_product<A, W, false, FAST>(p);
 }
 
-// What NVRTC compiles: one element type of x (PP_A), of the intermediate (PP_MID) and of the weights
-// (PP_W) to a module, under names without mangling.
+// What NVRTC compiles: one element type of the inputs (PP_A) and of the weights (PP_W) to a module,
+// under names without mangling. x may be f16, the intermediate not.
 #ifdef PP_W
 extern "C" __global__ void __launch_bounds__(PP_ALIGN_THREADS) pp_align(PP_PARAM(PpParams) p)
 {
@@ -429,12 +431,14 @@ extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm1_general(PP_PAR
 {
     pp_product<PP_A, PP_W, true, false>(p);
 }
+#if PP_A != 1
 extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm2_fast(PP_PARAM(PpParams) p)
 {
-    pp_product<PP_MID, PP_W, false, true>(p);
+    pp_product<PP_A, PP_W, false, true>(p);
 }
 extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm2_general(PP_PARAM(PpParams) p)
 {
-    pp_product<PP_MID, PP_W, false, false>(p);
+    pp_product<PP_A, PP_W, false, false>(p);
 }
+#endif
 #endif

@@ -205,8 +205,9 @@ enum PpActivation : int {
     PP_IDENTITY = 15,
 };
 
-// The activation of a channel; `up` counts only for the gated ones.
-__device__ __forceinline__ float pp_activate(int act, float gate, float up)
+// The activation of a channel; `up` counts only for the gated ones. Not inlined: sixteen formulas
+// would cost the products registers.
+__device__ __noinline__ float pp_activate(int act, float gate, float up)
 {
     switch (act) {
     case PP_SWIGLU: return pp_silu(gate) * up;

@@ -14,8 +14,10 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ inline
 #define __launch_bounds__(...)
 #define PP_PARAM(type) const type&
+#define PP_UNROLL(times)
 #define PP_SHARED(name) unsigned char* name = pp_host::shared()
 
 namespace pp_host {

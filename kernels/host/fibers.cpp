@@ -35,6 +35,8 @@ void __tsan_switch_to_fiber(void*, unsigned);
 void* __tsan_get_current_fiber();
 void __tsan_acquire(void*);
 void __tsan_release(void*);
+void __tsan_read_range(void*, unsigned long);
+void __tsan_write_range(void*, unsigned long);
 }
 #endif
 
@@ -122,6 +124,8 @@ struct Fiber {
 // What the lanes of one warp have brought to a collective.
 struct Warp {
     unsigned mask = 0, arrived = 0;
+    unsigned generation = 0;
+    char turn[2] = {};  // what a sanitizer orders lanes by: one collective's, then the other's
     int kind = 0;
     const Site* site = nullptr;
     void* args[32] = {};
@@ -147,6 +151,8 @@ struct Machine {
     void* tsan = nullptr;
 #endif
     unsigned at_barrier = 0, done = 0;
+    unsigned generation = 0;
+    char turn[2] = {};  // as in Warp: a thread that leaves one barrier is not behind those at the next
     unsigned char* shared = nullptr;
     size_t shared_size = 0;
     bool failed = false;
@@ -253,6 +259,10 @@ bool prepare(Fiber& f)
         // An overflow runs into this page.
         if (mprotect(m, PAGE, PROT_NONE) != 0) return false;
     }
+#ifdef PP_ASAN
+    // The last thread on this stack never returned from its frames.
+    __asan_unpoison_memory_region(f.stack(), STACK);
+#endif
     f.state = READY;
     f.site = nullptr;
     f.copies.clear();
@@ -328,6 +338,10 @@ bool run_block(Index block, Index grid, uint64_t& state)
             return false;
         }
     }
+#ifdef PP_TSAN
+    // Threads start after everything before their block.
+    __tsan_release(&machine.launch);
+#endif
     while (machine.done < threads) {
         bool moved = false;
         arrange(machine.order, threads, machine.launch->order, state);
@@ -343,6 +357,10 @@ bool run_block(Index block, Index grid, uint64_t& state)
             return false;
         }
     }
+#ifdef PP_TSAN
+    // Blocks are ordered: what races is looked for within one.
+    __tsan_acquire(&machine.launch);
+#endif
     return true;
 }
 
@@ -363,12 +381,13 @@ bool arrive(int kind, unsigned mask, void* arg, const Site* site)
     }
     warp.args[f.self.lane] = arg;
     warp.arrived |= own;
+    [[maybe_unused]] char* turn = &warp.turn[warp.generation & 1];
 #ifdef PP_TSAN
-    __tsan_release(&warp);
+    __tsan_release(turn);
 #endif
     if (warp.arrived == mask) {
 #ifdef PP_TSAN
-        __tsan_acquire(&warp);
+        __tsan_acquire(turn);
 #endif
         return true;
     }
@@ -376,7 +395,7 @@ bool arrive(int kind, unsigned mask, void* arg, const Site* site)
     f.site = site;
     to_scheduler(f, false);
 #ifdef PP_TSAN
-    __tsan_acquire(&warp);
+    __tsan_acquire(turn);
 #endif
     return false;
 }
@@ -388,6 +407,7 @@ void leave()
     for (unsigned lane = 0; lane < 32; ++lane)
         if (warp.mask >> lane & 1) machine.fibers[first + lane]->state = READY;
     warp.arrived = 0;
+    ++warp.generation;
 }
 
 Warp& own_warp()
@@ -457,14 +477,16 @@ void barrier(const Site* site)
 {
     Fiber& f = *machine.running;
     f.site = site;
+    [[maybe_unused]] char* turn = &machine.turn[machine.generation & 1];
 #ifdef PP_TSAN
-    __tsan_release(&machine.at_barrier);
+    __tsan_release(turn);
 #endif
     if (++machine.at_barrier < machine.launch->threads) {
         f.state = AT_BARRIER;
         to_scheduler(f, false);
     } else {
         machine.at_barrier = 0;
+        ++machine.generation;
         for (unsigned n = 0; n < machine.launch->threads; ++n) {
             Fiber& other = *machine.fibers[n];
             if (other.site != site) give_up("threads of a block meet at different barriers", site);
@@ -472,7 +494,7 @@ void barrier(const Site* site)
         }
     }
 #ifdef PP_TSAN
-    __tsan_acquire(&machine.at_barrier);
+    __tsan_acquire(turn);
 #endif
 }
 
@@ -526,6 +548,9 @@ void copy_async(void* to, const void* from, int bytes)
 {
     Fiber& f = *machine.running;
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0) give_up("cp.async of an address off 16", nullptr);
+#ifdef PP_TSAN
+    __tsan_write_range(to, 16);
+#endif
     // What lies there until the bytes land is nothing that anyone may read.
     memset(to, 0xff, 16);
     f.copies.push_back(Copy{to, from, bytes, f.committed});
@@ -545,6 +570,10 @@ void wait_async(int newest)
             f.copies[kept++] = copy;
             continue;
         }
+#ifdef PP_TSAN
+        __tsan_read_range(const_cast<void*>(copy.from), (unsigned long)copy.bytes);
+        __tsan_write_range(copy.to, 16);
+#endif
         memset(copy.to, 0, 16);
         memcpy(copy.to, copy.from, (size_t)copy.bytes);
     }

@@ -6,6 +6,7 @@
 
 mod faults;
 mod numbers;
+mod sanitizers;
 
 use padproof::case::Case;
 use padproof::r#gen::{Domain, draw};

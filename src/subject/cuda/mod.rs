@@ -5,6 +5,7 @@ mod input;
 mod limits;
 mod params;
 mod rank;
+mod record;
 mod run;
 mod workspace;
 

@@ -11,13 +11,23 @@ use crate::terms::{Bias, Storage};
 use std::ffi::{c_int, c_longlong};
 use std::ptr::null;
 
-/// A rank's two projections. The pointers are valid as long as the inputs they were made from.
+/// A rank's two projections.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rank {
+pub(super) struct Rank<'a> {
     pub(super) experts: usize,
     pub(super) expert_first: usize,
-    pub(super) w13: Matrix,
-    pub(super) w2: Matrix,
+    pub(super) w13: Projection<'a>,
+    pub(super) w2: Projection<'a>,
+}
+
+/// One projection: what a kernel is told, and the bytes that its pointers lead to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Projection<'a> {
+    pub(super) matrix: Matrix,
+    pub(super) weights: &'a [u8],
+    pub(super) scales: &'a [u8],
+    pub(super) globals: &'a [u8],
+    pub(super) bias: &'a [u8],
 }
 
 /// Sizes of one projection.
@@ -38,14 +48,14 @@ struct Roles {
     bias: Role,
 }
 
-impl Rank {
+impl<'a> Rank<'a> {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &'a Plan,
         sizes: &Sizes,
         share: &RankPlan,
         index: usize,
-        inputs: &RankInputs,
-    ) -> Result<Rank, SubjectError> {
+        inputs: &'a RankInputs,
+    ) -> Result<Rank<'a>, SubjectError> {
         let experts = axis("expert_len", share.expert_len)?;
         let of = Source {
             plan,
@@ -67,7 +77,7 @@ impl Rank {
         Ok(Rank {
             experts,
             expert_first: axis("expert_start", share.expert_start)?,
-            w13: of.matrix(
+            w13: of.projection(
                 Roles {
                     weight: Role::W13,
                     scale: Role::W13Scale,
@@ -77,7 +87,7 @@ impl Rank {
                 plan.w13_scale,
                 first,
             )?,
-            w2: of.matrix(
+            w2: of.projection(
                 Roles {
                     weight: Role::W2,
                     scale: Role::W2Scale,
@@ -97,9 +107,9 @@ struct Source<'a> {
     inputs: &'a RankInputs,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
     /// A tensor's bytes, `factors` long and aligned for its elements.
-    fn bytes(&self, role: Role, factors: &[usize], align: usize) -> Result<&[u8], SubjectError> {
+    fn bytes(&self, role: Role, factors: &[usize], align: usize) -> Result<&'a [u8], SubjectError> {
         let tensor = self.inputs.get(role).ok_or(SubjectError::Missing {
             rank: self.index,
             tensor: role.name(),
@@ -113,12 +123,12 @@ impl Source<'_> {
         Ok(bytes)
     }
 
-    fn matrix(
+    fn projection(
         &self,
         roles: Roles,
         grid: Option<ScalePlan>,
         shape: Shape,
-    ) -> Result<Matrix, SubjectError> {
+    ) -> Result<Projection<'a>, SubjectError> {
         let dtype = self.plan.weight.element();
         let bits = axis("bits", dtype.bits())?;
         let rows = shape.halves * shape.width;
@@ -128,7 +138,7 @@ impl Source<'_> {
             &[shape.experts, rows, row_bytes],
             (bits / 8).max(1),
         )?;
-        let mut matrix = Matrix {
+        let matrix = Matrix {
             weights: weights.as_ptr(),
             scales: null(),
             globals: null(),
@@ -146,18 +156,25 @@ impl Source<'_> {
             tiled: 0,
             reserved: 0,
         };
+        let mut made = Projection {
+            matrix,
+            weights,
+            scales: &[],
+            globals: &[],
+            bias: &[],
+        };
         if let Some(grid) = grid {
-            self.scale(roles.scale, &grid, shape, &mut matrix)?;
+            made.scales = self.scale(roles.scale, &grid, shape, &mut made.matrix)?;
         }
         if self.plan.weight.has_global_scale() {
-            let globals = self.bytes(roles.global, &[shape.experts, shape.halves, 4], 4)?;
-            matrix.globals = globals.as_ptr().cast();
+            made.globals = self.bytes(roles.global, &[shape.experts, shape.halves, 4], 4)?;
+            made.matrix.globals = made.globals.as_ptr().cast();
         }
         if self.plan.bias == Bias::Both {
-            let bias = self.bytes(roles.bias, &[shape.experts, rows, 4], 4)?;
-            matrix.bias = bias.as_ptr().cast();
+            made.bias = self.bytes(roles.bias, &[shape.experts, rows, 4], 4)?;
+            made.matrix.bias = made.bias.as_ptr().cast();
         }
-        Ok(matrix)
+        Ok(made)
     }
 
     /// Adds the scales, after checking that no row and no column lies outside them.
@@ -167,7 +184,7 @@ impl Source<'_> {
         grid: &ScalePlan,
         shape: Shape,
         matrix: &mut Matrix,
-    ) -> Result<(), SubjectError> {
+    ) -> Result<&'a [u8], SubjectError> {
         let rows = axis("rows_stored", grid.rows_stored)?;
         let cols = axis("cols_stored", grid.cols_stored)?;
         let row_block = axis("row_block", grid.row_block)?;
@@ -209,7 +226,7 @@ impl Source<'_> {
         matrix.row_block = int(row_block)?;
         matrix.col_block = int(col_block)?;
         matrix.tiled = tiled.into();
-        Ok(())
+        Ok(bytes)
     }
 }
 

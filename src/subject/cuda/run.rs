@@ -7,6 +7,7 @@ use super::input::Input;
 use super::limits;
 use super::params::{BLOCK_COLS, BLOCK_ROWS, Fault, Params, activation, shared_bytes};
 use super::rank::{Rank, int, unit};
+use super::record::Record;
 use super::workspace::Workspace;
 use crate::layout::PackedInputs;
 use crate::num::Dtype;
@@ -57,6 +58,7 @@ pub struct CudaHost {
     input: Input,
     workspace: Workspace,
     ids: Vec<i32>,
+    record: Option<Record>,
 }
 
 impl CudaHost {
@@ -73,6 +75,23 @@ impl CudaHost {
         }
     }
 
+    /// Runs the layer and writes down every launch with the output it gave, for
+    /// `kernels/host/main.cpp`, which is to run them again with `fault` planted.
+    ///
+    /// # Errors
+    /// As [`Subject::run`].
+    pub fn record(
+        &mut self,
+        plan: &Plan,
+        inputs: &PackedInputs,
+        fault: Fault,
+    ) -> Result<Vec<u8>, SubjectError> {
+        self.record = Some(Record::new(fault));
+        let ran = self.run(plan, inputs);
+        let record = self.record.take().unwrap_or_default();
+        ran.map(|_| record.into_bytes())
+    }
+
     /// Whether the kernels were compiled, and run here.
     ///
     /// # Errors
@@ -87,7 +106,7 @@ struct Layer<'a> {
     plan: &'a Plan,
     sizes: Sizes,
     routing: &'a Routing,
-    x: (*const u8, Dtype),
+    x: &'a Input,
     mid: Dtype,
     options: HostOptions,
 }
@@ -127,12 +146,12 @@ impl Subject for CudaHost {
         } else {
             self.options.inputs
         };
-        let dtype = self.input.store(rows, wanted);
+        self.input.store(rows, wanted);
         let layer = Layer {
             plan,
             sizes,
             routing: &routing,
-            x: (self.input.pointer(), dtype),
+            x: &self.input,
             mid: if plan.numerics.mid_bf16 {
                 Dtype::Bf16
             } else {
@@ -155,7 +174,7 @@ impl Subject for CudaHost {
                     -1
                 });
             }
-            layer.rank(rank, &self.ids, &mut self.workspace)?;
+            layer.rank(rank, &self.ids, &mut self.workspace, self.record.as_mut())?;
             let partial = self.workspace.out.floats().chunks_exact(sizes.hidden);
             for (to, from) in values.chunks_exact_mut(sizes.h).zip(partial) {
                 to.iter_mut().zip(from).for_each(|(v, p)| *v += p);
@@ -171,14 +190,54 @@ impl Subject for CudaHost {
     }
 }
 
+/// One rank's launches.
+struct Prepared {
+    params: Params,
+    launches: [Launch; 3],
+    blocks: usize,
+}
+
 impl Layer<'_> {
     /// Runs one rank's share; its outputs are in `workspace.out`, [t, hidden].
     fn rank(
         &self,
-        rank: &Rank,
+        rank: &Rank<'_>,
         ids: &[i32],
         workspace: &mut Workspace,
+        record: Option<&mut Record>,
     ) -> Result<(), SubjectError> {
+        let made = self.prepare(rank, ids, workspace)?;
+        for launch in &made.launches {
+            if launch.grid.0 > 0 && launch.grid.1 > 0 {
+                host::launch(launch, &made.params)?;
+            }
+        }
+        workspace.check(Kernel::Second.name())?;
+        if workspace.done.bytes().iter().any(|b| *b != 0) {
+            return Err(SubjectError::Kernel {
+                kernel: Kernel::Second.name(),
+                why: "a token waits for choices that no block computed".to_owned(),
+            });
+        }
+        if let Some(record) = record {
+            let buffers = [
+                self.x.bytes(),
+                bytemuck::cast_slice(ids),
+                bytemuck::cast_slice(&self.routing.weights),
+                workspace.out.bytes(),
+            ];
+            record.add(rank, &made.params, made.blocks, &made.launches, buffers);
+        }
+        Ok(())
+    }
+
+    /// Sets the workspace up, and says what to launch over it.
+    fn prepare(
+        &self,
+        rank: &Rank<'_>,
+        ids: &[i32],
+        w: &mut Workspace,
+    ) -> Result<Prepared, SubjectError> {
         let Sizes {
             t,
             k,
@@ -193,7 +252,6 @@ impl Layer<'_> {
         let mid_pitch = (width * mid_size).next_multiple_of(16);
         let tiles = hidden.div_ceil(BLOCK_COLS);
 
-        let w = workspace;
         w.sorted.reset("sorted", blocks * BLOCK_ROWS * 4, 0, 0xff);
         w.block_expert.reset("block_expert", blocks * 4, 0, 0xff);
         w.blocks.reset("blocks", 4, 0, 0xff);
@@ -205,11 +263,12 @@ impl Layer<'_> {
         w.out.reset("out", t * hidden * 4, hidden * 4, 0xff);
 
         let order = self.plan.order;
-        let x_bytes = hidden * if self.x.1 == Dtype::F32 { 4 } else { 2 };
+        let (x, x_type) = (self.x.pointer(), self.x.dtype());
+        let x_bytes = hidden * if x_type == Dtype::F32 { 4 } else { 2 };
         let mut params = Params {
-            w13: rank.w13,
-            w2: rank.w2,
-            x: self.x.0,
+            w13: rank.w13.matrix,
+            w2: rank.w2.matrix,
+            x,
             ids: ids.as_ptr(),
             weights: self.routing.weights.as_ptr(),
             sorted: w.sorted.pointer(),
@@ -237,27 +296,27 @@ impl Layer<'_> {
             weights_input: self.plan.numerics.route.weights_input().into(),
             mid_bf16: self.plan.numerics.mid_bf16.into(),
             mid_pitch: int(mid_pitch)?,
-            x_unit: int(unit(self.x.0, x_bytes))?,
+            x_unit: int(unit(x, x_bytes))?,
             mid_unit: int(unit(w.mid.pointer(), width * mid_size))?,
             fault: self.options.fault as i32,
             reserved: 0,
         };
         self.narrow(&mut params);
-        self.launch(Kernel::Align, Dtype::F32, (1, 1), false, &params)?;
-        let channels = BLOCK_COLS / self.sizes.halves;
-        let first = width.div_ceil(channels);
-        let fast = params.x_unit == 16 && params.w13.unit == 16;
-        self.launch(Kernel::First, self.x.1, (first, blocks), fast, &params)?;
-        let fast = params.mid_unit == 16 && params.w2.unit == 16;
-        self.launch(Kernel::Second, self.mid, (tiles, blocks), fast, &params)?;
-        w.check(Kernel::Second.name())?;
-        if w.done.bytes().iter().any(|b| *b != 0) {
-            return Err(SubjectError::Kernel {
-                kernel: Kernel::Second.name(),
-                why: "a token waits for choices that no block computed".to_owned(),
-            });
-        }
-        Ok(())
+        let first = width.div_ceil(BLOCK_COLS / self.sizes.halves);
+        let fast = [
+            params.x_unit == 16 && params.w13.unit == 16,
+            params.mid_unit == 16 && params.w2.unit == 16,
+        ];
+        let launches = [
+            self.launch(Kernel::Align, Dtype::F32, (1, 1), false, rank)?,
+            self.launch(Kernel::First, x_type, (first, blocks), fast[0], rank)?,
+            self.launch(Kernel::Second, self.mid, (tiles, blocks), fast[1], rank)?,
+        ];
+        Ok(Prepared {
+            params,
+            launches,
+            blocks,
+        })
     }
 
     /// Units below sixteen keep the general path.
@@ -280,30 +339,23 @@ impl Layer<'_> {
         inputs: Dtype,
         (x, y): (usize, usize),
         fast: bool,
-        params: &Params,
-    ) -> Result<(), SubjectError> {
-        if x == 0 || y == 0 {
-            return Ok(());
-        }
+        rank: &Rank<'_>,
+    ) -> Result<Launch, SubjectError> {
         let weights = self.plan.weight.element();
-        let shared = match kernel {
-            Kernel::Align => {
-                axis("experts", params.experts.unsigned_abs().into())? * ALIGN_INTS * 4
-            }
-            Kernel::First | Kernel::Second => shared_bytes(inputs, weights),
-        };
         let grid = |n: usize| {
             u32::try_from(n).map_err(|_| size_error("grid", "blocks", u32::MAX as usize, n))
         };
-        let launch = Launch {
+        Ok(Launch {
             kernel,
             inputs,
             weights,
             fast,
             grid: (grid(x)?, grid(y)?),
-            shared,
+            shared: match kernel {
+                Kernel::Align => rank.experts * ALIGN_INTS * 4,
+                Kernel::First | Kernel::Second => shared_bytes(inputs, weights),
+            },
             turns: self.options.turns,
-        };
-        host::launch(&launch, params)
+        })
     }
 }

@@ -1,0 +1,123 @@
+//! Launches written down, for `kernels/host/main.cpp`, which runs them again under sanitizers.
+//!
+//! It must not run anything. Layer 5.
+
+use super::host::{Launch, Turns};
+use super::params::{Fault, Matrix, Params, element};
+use super::rank::Rank;
+
+/// What a record starts with.
+const MARK: i64 = 0x7061_6470_726f_6f66;
+
+/// Records of ranks, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    fault: Fault,
+    bytes: Vec<u8>,
+}
+
+impl Record {
+    /// Nothing yet; whoever runs it plants `fault`.
+    pub(super) fn new(fault: Fault) -> Record {
+        Record {
+            fault,
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Adds one rank: what its launches are told, x, ids, weights, and the output they gave.
+    pub(super) fn add(
+        &mut self,
+        rank: &Rank<'_>,
+        params: &Params,
+        blocks: usize,
+        launches: &[Launch; 3],
+        buffers: [&[u8]; 4],
+    ) {
+        self.number(MARK);
+        self.matrix(&params.w13);
+        self.matrix(&params.w2);
+        for n in [
+            params.tokens,
+            params.top_k,
+            params.experts,
+            params.expert_first,
+            params.hidden,
+            params.width,
+            params.halves,
+            params.up_first,
+            params.group,
+            params.act,
+            params.high_first,
+            params.weights_input,
+            params.mid_bf16,
+            params.mid_pitch,
+            params.x_unit,
+            params.mid_unit,
+            self.fault as i32,
+        ] {
+            self.number(n.into());
+        }
+        self.size(blocks);
+        let (order, seed) = match launches[0].turns {
+            Turns::Forward => (0, 0),
+            Turns::Reverse => (1, 0),
+            Turns::Seeded(seed) => (2, seed),
+        };
+        self.number(order);
+        self.number(seed.cast_signed());
+        for launch in launches {
+            self.number(launch.kernel as i64);
+            self.number(element(launch.inputs).unwrap_or(-1).into());
+            self.number(element(launch.weights).unwrap_or(-1).into());
+            self.number(launch.fast.into());
+            self.number(launch.grid.0.into());
+            self.number(launch.grid.1.into());
+            self.size(launch.shared);
+        }
+        for projection in [&rank.w13, &rank.w2] {
+            self.blob(projection.weights);
+            self.blob(projection.scales);
+            self.blob(projection.globals);
+            self.blob(projection.bias);
+        }
+        for buffer in buffers {
+            self.blob(buffer);
+        }
+    }
+
+    fn matrix(&mut self, matrix: &Matrix) {
+        self.number(matrix.expert_bytes);
+        self.number(matrix.expert_scale_bytes);
+        for n in [
+            matrix.rows,
+            matrix.cols,
+            matrix.row_bytes,
+            matrix.unit,
+            matrix.scale_element,
+            matrix.scale_cols,
+            matrix.row_block,
+            matrix.col_block,
+            matrix.tiled,
+        ] {
+            self.number(n.into());
+        }
+    }
+
+    fn number(&mut self, n: i64) {
+        self.bytes.extend_from_slice(&n.to_ne_bytes());
+    }
+
+    fn size(&mut self, n: usize) {
+        self.number(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    fn blob(&mut self, bytes: &[u8]) {
+        self.size(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+}

@@ -1,0 +1,146 @@
+//! The boundary suite's launches again, every buffer of its exact size, in a program that a sanitizer
+//! watches. `.ci/run` builds it and names it in the environment; without it this says so.
+
+use super::{runs, suite, turns};
+use padproof::case::Case;
+use padproof::fill::fill;
+use padproof::layout::pack_layer;
+use padproof::plan::{Fit, Plan, plan, unpadded};
+use padproof::subject::{CudaHost, Fault, HostOptions, Paths, Subject, SubjectError, Turns};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// A program built for one sanitizer.
+fn program(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable);
+    if path.is_none() {
+        println!("skipped: {variable} names no program; .ci/sanitizers builds one");
+    }
+    path.filter(|_| runs()).map(PathBuf::from)
+}
+
+/// The launches of a case as planned and, where that differs, of the same shards unpadded.
+fn records(case: &Case, options: HostOptions, fault: Fault) -> Vec<u8> {
+    let mut subject = CudaHost::with(options);
+    let mut all = Vec::new();
+    let mut add = |plan: &Plan, logical| {
+        if plan.fit > Fit::Unknown || subject.supports(plan).is_err() {
+            return;
+        }
+        let packed = pack_layer(plan, logical).expect("it is laid out");
+        match subject.record(plan, &packed, fault) {
+            Ok(record) => all.extend(record),
+            Err(SubjectError::Skipped(_)) => {}
+            Err(e) => panic!("{case}: {e}"),
+        }
+    };
+    let (Ok(padded), Ok(logical)) = (plan(case), fill(case)) else {
+        return all;
+    };
+    add(&padded, &logical);
+    if let Ok(bare) = unpadded(&padded) {
+        add(&bare, &logical);
+    }
+    all
+}
+
+fn watched(program: &PathBuf, records: &[u8]) -> Output {
+    let mut child = Command::new(program)
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .env("TSAN_OPTIONS", "halt_on_error=1 exitcode=66")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    std::thread::scope(|scope| {
+        // A program that ends early closes its input.
+        scope.spawn(move || drop(input.write_all(records)));
+        child.wait_with_output().expect("it ends")
+    })
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The boundary suite, every `step`th case.
+fn silent(variable: &str, step: usize) {
+    let Some(program) = program(variable) else {
+        return;
+    };
+    let mut ran = 0;
+    let cases: Vec<Case> = suite("boundary").into_iter().step_by(step).collect();
+    for (n, chunk) in cases.chunks(100).enumerate() {
+        let options = |n| HostOptions {
+            turns: turns(n),
+            ..HostOptions::default()
+        };
+        let all = chunk
+            .iter()
+            .enumerate()
+            .flat_map(|(m, case)| records(case, options(n + m), Fault::None))
+            .collect::<Vec<u8>>();
+        let output = watched(&program, &all);
+        assert!(output.status.success(), "{}", errors(&output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let count = text.split(' ').next().and_then(|n| n.parse::<u64>().ok());
+        ran += count.expect("it says how many");
+    }
+    println!("{variable}: {ran} launches of a rank");
+    assert!(ran > 300 / step as u64, "{ran}");
+}
+
+/// A planted fault ends the program with the sanitizer's words.
+fn loud(variable: &str, fault: Fault, line: &str, paths: Paths, words: &str) {
+    let Some(program) = program(variable) else {
+        return;
+    };
+    let case: Case = line.parse().expect("a case line");
+    let options = HostOptions {
+        paths,
+        turns: Turns::Forward,
+        ..HostOptions::default()
+    };
+    let right = watched(&program, &records(&case, options, Fault::None));
+    assert!(right.status.success(), "{}", errors(&right));
+    let output = watched(&program, &records(&case, options, fault));
+    let text = errors(&output);
+    assert!(!output.status.success(), "{fault:?} is not seen");
+    assert!(text.contains(words), "{fault:?}: {text}");
+}
+
+const ASAN: &str = "PADPROOF_KERNELS_ASAN";
+const TSAN: &str = "PADPROOF_KERNELS_TSAN";
+
+#[test]
+fn no_address_is_out_of_bounds_over_the_boundary_suite() {
+    silent(ASAN, 1);
+}
+
+#[test]
+fn nothing_races_over_the_boundary_suite() {
+    silent(TSAN, 8);
+}
+
+#[test]
+fn addresses_out_of_bounds_are_seen() {
+    let tail = "t=5,h=64,i=61,act=relu2,route=given,w=f32,pad=h128.i16,fill=wild";
+    let scales = "t=5,e=2,h=96,i=40,act=relu2,route=given,w=mxfp4,pad=i32,fill=wild";
+    let out = "heap-buffer-overflow";
+    loud(ASAN, Fault::TailRead, tail, Paths::General, out);
+    loud(ASAN, Fault::SentinelAsAddress, tail, Paths::Auto, out);
+    // facts/reports.md B87: the last row's scales, past the end of the tensor.
+    loud(ASAN, Fault::ScaleOverRead, scales, Paths::Auto, out);
+}
+
+#[test]
+fn missing_barriers_are_seen_as_races() {
+    let line = "t=5,h=256,i=250,act=relu2,route=given,w=bf16,pad=i64,fill=wild";
+    for paths in [Paths::Auto, Paths::General] {
+        loud(TSAN, Fault::NoBarrierBefore, line, paths, "data race");
+        loud(TSAN, Fault::NoBarrierAfter, line, paths, "data race");
+    }
+}
