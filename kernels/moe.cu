@@ -44,6 +44,7 @@ enum PpFault : int {
 };
 
 constexpr int PP_THREADS = 128;
+constexpr int PP_BLOCKS_PER_SM = 4;     // leaves 128 registers a thread; left open, ptxas spills on sm_100a
 constexpr int PP_ALIGN_THREADS = 256;
 constexpr int PP_BM = 16;               // rows of a block
 constexpr int PP_BN = 64;               // weight rows of a block
@@ -405,13 +406,13 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
 }
 
 template <int A, int W, bool FAST>
-__global__ void __launch_bounds__(PP_THREADS) pp_gemm1(PP_PARAM(PpParams) p)
+__global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm1(PP_PARAM(PpParams) p)
 {
     pp_product<A, W, true, FAST>(p);
 }
 
 template <int A, int W, bool FAST>
-__global__ void __launch_bounds__(PP_THREADS) pp_gemm2(PP_PARAM(PpParams) p)
+__global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm2(PP_PARAM(PpParams) p)
 {
     pp_product<A, W, false, FAST>(p);
 }
@@ -423,20 +424,20 @@ extern "C" __global__ void __launch_bounds__(PP_ALIGN_THREADS) pp_align(PP_PARAM
 {
     pp_align_body(p);
 }
-extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm1_fast(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm1_fast(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, true, true>(p);
 }
-extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm1_general(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm1_general(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, true, false>(p);
 }
 #if PP_A != 1
-extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm2_fast(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm2_fast(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, false, true>(p);
 }
-extern "C" __global__ void __launch_bounds__(PP_THREADS) pp_gemm2_general(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm2_general(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, false, false>(p);
 }

@@ -17,6 +17,7 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
         ("hub", cfg!(feature = "hub")),
         ("arbitrary", cfg!(feature = "arbitrary")),
         ("proptest", cfg!(feature = "proptest")),
+        ("cuda-host", cfg!(feature = "cuda-host")),
     ]
     .into_iter()
     .filter_map(|(name, on)| on.then_some(name))
@@ -32,7 +33,7 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
     writeln!(
         out,
         "subjects   {}, and any program that speaks docs/subject-protocol.md",
-        SubjectChoice::CPU
+        SubjectChoice::NAMES.join(", ")
     )?;
     writeln!(
         out,

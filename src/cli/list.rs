@@ -50,6 +50,9 @@ pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
 
 const CPU: &str = "padded, sharded, packed bytes on this machine; every rank computed and summed";
 
+const CUDA_HOST: &str =
+    "the CUDA kernels' own source on the CPU, one fiber a thread (kernels/README.md)";
+
 fn proofs() -> Vec<[String; 2]> {
     let lemma = |lemma: proof::Lemma| {
         let how = match lemma.wanted {
@@ -81,11 +84,16 @@ fn mutant_row(mutant: &Mutant) -> [String; 2] {
 }
 
 fn subjects() -> Vec<[String; 2]> {
+    let own = SubjectChoice::NAMES.iter().map(|name| {
+        let text = match *name {
+            SubjectChoice::CUDA_HOST => CUDA_HOST,
+            _ => CPU,
+        };
+        [(*name).to_owned(), text.to_owned()]
+    });
     let program = "any program that speaks docs/subject-protocol.md: --subject 'COMMAND'";
-    vec![
-        [SubjectChoice::CPU.to_owned(), CPU.to_owned()],
-        [Process::NAME.to_owned(), program.to_owned()],
-    ]
+    own.chain([[Process::NAME.to_owned(), program.to_owned()]])
+        .collect()
 }
 
 fn models() -> Vec<[String; 2]> {

@@ -11,8 +11,9 @@ use crate::case::Case;
 use crate::model::ModelError;
 use crate::model::{self, Model};
 use crate::plan::plan;
-use crate::property::{ALL, Property, find};
+use crate::property::{ALL, Needs, Property, find};
 use crate::rule::Rules;
+use crate::subject::SubjectChoice;
 use crate::suite::{self, Suite};
 use crate::terms::did_you_mean;
 use std::borrow::Cow;
@@ -198,7 +199,13 @@ pub(super) fn unknown(kind: &str, name: &str, known: &[&str]) -> CliError {
 pub(super) fn properties(choice: &Choice) -> Result<Vec<&'static Property>, CliError> {
     let names: Vec<&str> = ALL.iter().map(|p| p.name).collect();
     let named = chosen("property", choice.property.as_deref(), &names)?;
-    let left: Vec<&'static Property> = ALL.iter().filter(|p| named.contains(&p.name)).collect();
+    // Asked only of a subject with two paths, or when named.
+    let subject = choice.subject.subject.as_deref().map(str::trim);
+    let paths = choice.property.is_some() || subject.is_some_and(SubjectChoice::has_paths);
+    let left: Vec<&'static Property> = ALL
+        .iter()
+        .filter(|p| named.contains(&p.name) && (paths || p.needs != Needs::Paths))
+        .collect();
     if left.is_empty() {
         return Err(CliError::Usage(
             "no property is left to run; see `padproof list properties`".to_owned(),

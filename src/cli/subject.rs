@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The chosen subject; a program has been started and greeted then.
 pub(super) fn chosen(args: &SubjectArgs) -> Result<SubjectChoice, CliError> {
     let text = args.subject.as_deref().unwrap_or(SubjectChoice::CPU).trim();
-    if text == SubjectChoice::CPU {
-        return Ok(SubjectChoice::Cpu);
+    if let Some(choice) = SubjectChoice::named(text) {
+        return Ok(choice);
     }
     let command = |c: char| c.is_whitespace() || std::path::is_separator(c);
     if !text.contains(command) {
-        let CliError::Usage(sentence) = unknown("subject", text, &[SubjectChoice::CPU]) else {
-            return Err(unknown("subject", text, &[SubjectChoice::CPU]));
+        let CliError::Usage(sentence) = unknown("subject", text, SubjectChoice::NAMES) else {
+            return Err(unknown("subject", text, SubjectChoice::NAMES));
         };
         return Err(CliError::Usage(format!(
             "{sentence}, or a command with a space or a slash in it"

@@ -19,6 +19,7 @@ const PARTITION: &str = "plan-partition";
 const MINIMAL: &str = "plan-minimal";
 const UNITS: &str = "plan-units";
 const AGREES: &str = "rule-agrees";
+const DEVICE: &str = "device-pad-identity";
 
 macro_rules! mutants {
     ($($name:literal, $stage:expr, [$($by:expr),+], $source:literal, $meaning:literal;)+) => {
@@ -85,7 +86,7 @@ pub const ALL: &[Mutant] = mutants! {
     "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";
     "pad-row-reduced", Output(outputs::pad_row_reduced), [TOKEN], "M37", "a pad row is reduced into a real token";
     "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "a tile chosen by the batch size changes bits";
-    "width-decides-order", Output(outputs::width_decides_order), [IDENTITY], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded width changes bits";
+    "width-decides-order", Output(outputs::width_decides_order), [IDENTITY, DEVICE], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded width changes bits";
     "hidden-decides-order", Output(outputs::hidden_decides_order), [HIDDEN], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded hidden size changes bits";
     "stray-write", Output(outputs::stray_write), [GUARD], "facts/reports.md B87", "a write past the end of a buffer";
     "ties-to-the-higher-id", Output(outputs::ties_to_the_higher_id), [ROUTE], "facts/peers.md F13", "experts chosen in another order";

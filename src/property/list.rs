@@ -1,7 +1,8 @@
 //! Every property.
 
-use super::{Trial, Verdict, bytes, outputs, plans, poison};
+use super::{Trial, Verdict, bytes, outputs, paths, plans, poison};
 use crate::case::Case;
+use crate::subject::Subject;
 
 /// What a property needs before it can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum Needs {
     Bytes,
     /// A subject.
     Subject,
+    /// A subject with a fast path and a general one.
+    Paths,
 }
 
 /// A claim about a case.
@@ -24,6 +27,13 @@ pub struct Property {
     pub needs: Needs,
     /// Asks it of one case.
     pub check: fn(&Case, &mut Trial<'_>) -> Verdict,
+}
+
+impl Property {
+    /// Whether it can be asked of the subject at all.
+    pub fn suits(&self, subject: &dyn Subject) -> bool {
+        self.needs != Needs::Paths || subject.has_paths()
+    }
 }
 
 const fn property(
@@ -137,6 +147,12 @@ pub const ALL: &[Property] = &[
         Needs::Subject,
         outputs::route_unchanged,
         "Padding changes neither the experts chosen nor their weights.",
+    ),
+    property(
+        "device-pad-identity",
+        Needs::Paths,
+        paths::device_pad_identity,
+        "Padded on a device's fast path and unpadded on its general path, a layer gives the same bits.",
     ),
 ];
 

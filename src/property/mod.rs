@@ -7,6 +7,7 @@ mod bytes;
 mod invariants;
 mod list;
 mod outputs;
+mod paths;
 mod plans;
 mod poison;
 mod stages;

@@ -81,7 +81,7 @@ pub fn shrink(property: &Property, case: &Case) -> Option<Case> {
 /// The subject's name in the reports of a property.
 pub fn subject_of(choice: &SubjectChoice, property: &Property) -> &'static str {
     match property.needs {
-        Needs::Subject => choice.name(),
+        Needs::Subject | Needs::Paths => choice.name(),
         Needs::Plan | Needs::Bytes => crate::subject::none().name(),
     }
 }
@@ -89,7 +89,7 @@ pub fn subject_of(choice: &SubjectChoice, property: &Property) -> &'static str {
 /// The arguments that a property's reproducer needs, behind a space.
 pub fn arguments_of(choice: &SubjectChoice, property: &Property) -> String {
     match property.needs {
-        Needs::Subject => choice.arguments(),
+        Needs::Subject | Needs::Paths => choice.arguments(),
         Needs::Plan | Needs::Bytes => String::new(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::r#gen::{Domain, draw};
 use crate::mutant::{self, Mutant};
-use crate::property::{ALL, Memory, Property, Trial, Verdict};
+use crate::property::{ALL, Memory, Needs, Property, Trial, Verdict};
 use crate::subject::Subject;
 
 /// Cases of the matrix. Rare combinations (a tiled scale grid without storage padding) take hundreds.
@@ -35,6 +35,10 @@ pub fn row(mutant: &'static Mutant, cases: &[Case], others: u64, subject: &mut d
     let mut cells = Vec::with_capacity(ALL.len());
     let mut unmet = Vec::new();
     for property in ALL {
+        if !property.suits(subject) {
+            cells.push(Cell::Missed(0));
+            continue;
+        }
         let claims = mutant.caught_by.contains(&property.name);
         let cell = cell(
             mutant,
@@ -98,9 +102,13 @@ fn cell(
     Cell::Missed(planted)
 }
 
-/// Properties that no row caught anything with.
+/// Properties that no row caught anything with; not those that the subject could not be asked.
 pub fn idle(rows: &[Row]) -> Vec<&'static str> {
+    let asked = |n: usize| {
+        ALL[n].needs != Needs::Paths || rows.iter().any(|r| r.cells[n] != Cell::Missed(0))
+    };
     (0..ALL.len())
+        .filter(|&n| asked(n))
         .filter(|&n| rows.iter().all(|r| matches!(r.cells[n], Cell::Missed(_))))
         .map(|n| ALL[n].name)
         .collect()

@@ -48,6 +48,19 @@ pub trait Subject {
         Option::None
     }
 
+    /// Whether it has a fast path, which takes some plans, and a general one, which takes all.
+    fn has_paths(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes the plan on its fast path, with a bfloat16 input.
+    fn fast(&self, _plan: &Plan) -> bool {
+        false
+    }
+
+    /// Keeps to its general path, or no longer.
+    fn keep_general(&mut self, _only: bool) {}
+
     /// Computes the layer.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use super::api::Subject;
 use super::cpu::Cpu;
+#[cfg(feature = "cuda-host")]
+use super::cuda::CudaHost;
 use super::process::{Process, Program, Supports};
 use std::sync::Arc;
 
@@ -11,6 +13,9 @@ pub enum SubjectChoice {
     /// The CPU subject.
     #[default]
     Cpu,
+    /// The CUDA kernels on the CPU.
+    #[cfg(feature = "cuda-host")]
+    CudaHost,
     /// A program.
     Process(Arc<Program>),
 }
@@ -18,11 +23,36 @@ pub enum SubjectChoice {
 impl SubjectChoice {
     /// The name of the subject that runs everywhere.
     pub const CPU: &'static str = "cpu";
+    /// The name of the CUDA kernels on the CPU.
+    pub const CUDA_HOST: &'static str = "cuda-host";
+    /// The names of the subjects that this program has itself.
+    pub const NAMES: &'static [&'static str] = if cfg!(feature = "cuda-host") {
+        &[SubjectChoice::CPU, SubjectChoice::CUDA_HOST]
+    } else {
+        &[SubjectChoice::CPU]
+    };
+
+    /// Whether the subject of that name has a fast and a general path.
+    pub fn has_paths(name: &str) -> bool {
+        name == SubjectChoice::CUDA_HOST
+    }
+
+    /// The subject of that name, if this program has it itself.
+    pub fn named(name: &str) -> Option<SubjectChoice> {
+        match name {
+            SubjectChoice::CPU => Some(SubjectChoice::Cpu),
+            #[cfg(feature = "cuda-host")]
+            SubjectChoice::CUDA_HOST => Some(SubjectChoice::CudaHost),
+            _ => None,
+        }
+    }
 
     /// A subject to ask.
     pub fn subject(&self) -> Box<dyn Subject + Send> {
         match self {
             SubjectChoice::Cpu => Box::new(Cpu::default()),
+            #[cfg(feature = "cuda-host")]
+            SubjectChoice::CudaHost => Box::new(CudaHost::default()),
             SubjectChoice::Process(program) => Box::new(Process::new(program)),
         }
     }
@@ -31,6 +61,8 @@ impl SubjectChoice {
     pub fn name(&self) -> &'static str {
         match self {
             SubjectChoice::Cpu => SubjectChoice::CPU,
+            #[cfg(feature = "cuda-host")]
+            SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST,
             SubjectChoice::Process(_) => Process::NAME,
         }
     }
@@ -39,6 +71,8 @@ impl SubjectChoice {
     pub fn title(&self) -> String {
         match self {
             SubjectChoice::Cpu => SubjectChoice::CPU.to_owned(),
+            #[cfg(feature = "cuda-host")]
+            SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST.to_owned(),
             SubjectChoice::Process(program) => program.title(),
         }
     }
@@ -47,6 +81,8 @@ impl SubjectChoice {
     pub fn arguments(&self) -> String {
         match self {
             SubjectChoice::Cpu => String::new(),
+            #[cfg(feature = "cuda-host")]
+            SubjectChoice::CudaHost => format!(" --subject {}", SubjectChoice::CUDA_HOST),
             SubjectChoice::Process(program) => program.arguments(),
         }
     }
@@ -55,6 +91,8 @@ impl SubjectChoice {
     pub fn supports(&self) -> Option<&Supports> {
         match self {
             SubjectChoice::Cpu => None,
+            #[cfg(feature = "cuda-host")]
+            SubjectChoice::CudaHost => None,
             SubjectChoice::Process(program) => Some(program.supports()),
         }
     }
@@ -76,5 +114,11 @@ mod tests {
         let cpu = SubjectChoice::default();
         assert_eq!(cpu.subject().name(), cpu.name());
         assert_eq!(cpu.arguments(), "");
+        for name in SubjectChoice::NAMES {
+            let named = SubjectChoice::named(name).unwrap();
+            assert_eq!((named.name(), named.subject().name()), (*name, *name));
+            let arguments = named.arguments();
+            assert!(arguments.is_empty() || arguments == format!(" --subject {name}"));
+        }
     }
 }

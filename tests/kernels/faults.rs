@@ -135,6 +135,11 @@ fn an_order_that_hangs_on_the_padded_width_is_seen() {
     if runs() {
         let line = "t=5,h=64,i=80,act=relu2,route=given,w=bf16,pad=i32,fill=wild";
         caught(Fault::OrderFromK, "pad-identity", line, Paths::Auto);
+        let line = "t=5,h=64,i=80,act=relu2,w=fp8,pad=i32,fill=wild";
+        caught(Fault::OrderFromK, "device-pad-identity", line, Paths::Auto);
+        let line = "t=5,h=61,i=77,act=relu2,w=fp8,pad=h64.i32,fill=wild";
+        caught(Fault::TailRead, "device-pad-identity", line, Paths::Auto);
+        caught(Fault::DirtyShared, "device-pad-identity", line, Paths::Auto);
     }
 }
 

@@ -12,8 +12,10 @@ use padproof::case::Case;
 use padproof::r#gen::{Domain, draw};
 use padproof::num::Dtype;
 use padproof::property::{ALL, Needs, Property, Trial, Verdict, find};
+use padproof::run::row;
 use padproof::subject::{CudaHost, HostOptions, Paths, Turns};
 use padproof::suite::{builtin, parse};
+use padproof::terms::WeightFormat;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -101,7 +103,8 @@ fn suite(name: &str) -> Vec<Case> {
 }
 
 fn of_outputs() -> Vec<&'static Property> {
-    ALL.iter().filter(|p| p.needs == Needs::Subject).collect()
+    let of = |p: &&Property| matches!(p.needs, Needs::Subject | Needs::Paths);
+    ALL.iter().filter(of).collect()
 }
 
 /// Forward, reverse and drawn turns, one after the other.
@@ -119,17 +122,61 @@ fn the_smoke_suite_holds() {
 #[test]
 fn the_boundary_suite_holds_with_equal_bits_padded_and_unpadded() {
     if runs() {
-        let identity = [find("pad-identity").expect("it is listed")];
-        let tally = ask(&suite("boundary"), &identity, |n| HostOptions {
+        let claims = ["pad-identity", "device-pad-identity"];
+        let claims = claims.map(|name| find(name).expect("it is listed"));
+        let tally = ask(&suite("boundary"), &claims, |n| HostOptions {
             turns: turns(n),
             ..HostOptions::default()
         });
         tally.tell("boundary");
         // Every format, gating and split runs; storage layouts beside rows and 128x4 do not.
         for why in tally.skips.keys() {
-            assert!(why.contains(" in the layout "), "{why}");
+            let narrow = why == "the fast path does not take these rows";
+            assert!(narrow || why.contains(" in the layout "), "{why}");
         }
         assert!(tally.passed > 1000, "{} passed", tally.passed);
+    }
+}
+
+/// Padded to what the fast path takes, in every format, gated and not, on one rank and on two.
+#[test]
+fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
+    if !runs() {
+        return;
+    }
+    let property = [find("device-pad-identity").expect("it is listed")];
+    let mut cases = Vec::new();
+    for w in WeightFormat::ALL {
+        for act in ["swiglu", "relu2"] {
+            for (tp, i) in [(1, 150), (2, 330), (3, 500)] {
+                for fill in ["exact", "wild"] {
+                    let line = format!(
+                        "t=19,e=3,h=160,i={i},tp={tp},act={act},w={w},pad=h256.i128,fill={fill}"
+                    );
+                    cases.push(line.parse().expect("a case line"));
+                }
+            }
+        }
+    }
+    let tally = ask(&cases, &property, |n| HostOptions {
+        turns: turns(n),
+        ..HostOptions::default()
+    });
+    tally.tell("both paths");
+    assert!(tally.passed >= 150, "{} of {}", tally.passed, cases.len());
+}
+
+#[test]
+fn a_mutant_that_claims_both_paths_is_caught_on_them() {
+    if !runs() {
+        return;
+    }
+    let cases: Vec<Case> = suite("smoke");
+    for mutant in padproof::mutant::ALL {
+        if mutant.caught_by.contains(&"device-pad-identity") {
+            let row = row(mutant, &cases, 0, &mut CudaHost::new());
+            assert_eq!(row.unmet, Vec::<&str>::new(), "{}", mutant.name);
+        }
     }
 }
 

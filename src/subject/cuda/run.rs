@@ -125,6 +125,26 @@ impl Subject for CudaHost {
         Some(Schedule::Blocked(super::params::GROUP))
     }
 
+    fn has_paths(&self) -> bool {
+        true
+    }
+
+    fn fast(&self, plan: &Plan) -> bool {
+        let numerics = &plan.numerics;
+        let input = if numerics.route.weights_input() { 4 } else { 2 };
+        let mid = if numerics.mid_bf16 { 2 } else { 4 };
+        let whole = |cols: u64, size: u64| {
+            let weights = cols.saturating_mul(plan.weight.element().bits());
+            cols.saturating_mul(size).is_multiple_of(16) && weights.is_multiple_of(128)
+        };
+        let fits = whole(plan.hidden_padded, input) && whole(plan.width_padded, mid);
+        fits && self.options.paths == Paths::Auto
+    }
+
+    fn keep_general(&mut self, only: bool) {
+        self.options.paths = if only { Paths::General } else { Paths::Auto };
+    }
+
     fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
         self.supports(plan)?;
         let sizes = Sizes::new(plan)?;
