@@ -7,9 +7,7 @@ use super::environment::Environment;
 use super::error::CliError;
 use super::list::builtin;
 use crate::case::Case;
-#[cfg(feature = "hub")]
-use crate::model::ModelError;
-use crate::model::{self, Model};
+use crate::model::{self, Model, ModelError};
 use crate::plan::plan;
 use crate::property::{ALL, Needs, Property, find};
 use crate::rule::Rules;
@@ -25,22 +23,34 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The model of an argument: a path, a built-in name or, with the feature `hub`, a repository.
 pub(super) fn model(given: &str, environment: &Environment) -> Result<Model, CliError> {
-    let read = model::load(given);
-    #[cfg(feature = "hub")]
-    if let Err(ModelError::NoModel { .. }) = &read
-        && super::hub::is_repository(given)
-    {
-        let folder = super::hub::configuration(given, &environment.hub)?;
-        let name = given.rsplit('/').next().unwrap_or(given).to_owned();
-        return Ok(Model {
-            name,
-            source: given.to_owned(),
-            ..model::load(&folder.to_string_lossy())?
-        });
+    match model::load(given) {
+        Err(error @ ModelError::NoModel { .. }) => elsewhere(given, error, environment),
+        read => Ok(read?),
     }
-    #[cfg(not(feature = "hub"))]
-    let _ = environment;
-    Ok(read?)
+}
+
+#[cfg(feature = "hub")]
+fn elsewhere(given: &str, error: ModelError, environment: &Environment) -> Result<Model, CliError> {
+    if !super::hub::is_repository(given) {
+        return Err(error.into());
+    }
+    let folder = super::hub::configuration(given, &environment.hub)?;
+    let name = given.rsplit('/').next().unwrap_or(given).to_owned();
+    Ok(Model {
+        name,
+        source: given.to_owned(),
+        ..model::load(&folder.to_string_lossy())?
+    })
+}
+
+#[cfg(not(feature = "hub"))]
+fn elsewhere(given: &str, error: ModelError, _: &Environment) -> Result<Model, CliError> {
+    match given.matches('/').count() {
+        1 => Err(CliError::Usage(format!(
+            "{error}; a build with `--features hub` asks the Hugging Face hub for such names"
+        ))),
+        _ => Err(error.into()),
+    }
 }
 
 /// Suites and single cases.

@@ -154,3 +154,13 @@ fn reveal_names_what_it_cannot_ask() {
         assert!(text(&out.stderr).contains(said), "{more:?}");
     }
 }
+
+#[test]
+fn a_repositorys_name_is_told_what_would_ask_for_it() {
+    if !cfg!(feature = "hub") {
+        refused(
+            &["plan", "Qwen/NotBuiltIn", "--tp", "1"],
+            &["Qwen/NotBuiltIn", "--features hub"],
+        );
+    }
+}
