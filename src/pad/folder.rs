@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// What a partial folder's name adds to the output's.
 const PARTIAL: &str = ".padproof-partial";
@@ -19,6 +19,9 @@ const JOURNAL: &str = "journal";
 const CHECKPOINT: &str = "checkpoint";
 /// What a file's name adds while it is written.
 const WRITING: &str = ".padproof-writing";
+/// Tries at a lock, and the time between two.
+const LOCK_TRIES: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(25);
 /// Folders inside a checkpoint that are followed.
 const DEPTH_MAX: usize = 8;
 
@@ -125,6 +128,19 @@ pub fn partial(out: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Whether another run has the journal's lock. A process that is just being started holds what its
+/// parent had open until it runs, so one refusal proves nothing.
+fn held_elsewhere(journal: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        match journal.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => std::thread::park_timeout(LOCK_WAIT),
+            // Had, or a file system without locks.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => return false,
+        }
+    }
+    true
+}
+
 /// An output in the making; the journal's lock keeps other runs out.
 pub(super) struct Making {
     partial: PathBuf,
@@ -143,13 +159,8 @@ impl Making {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let mut journal = options.open(&path).map_err(io_at(&path))?;
-        match journal.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(PadError::Busy(out.display().to_string()));
-            }
-            // A file system without locks.
-            Err(fs::TryLockError::Error(_)) => {}
+        if held_elsewhere(&journal) {
+            return Err(PadError::Busy(out.display().to_string()));
         }
         let (first, rest, end) = read_journal(&journal).map_err(io_at(&path))?;
         let mut making = Making {
