@@ -451,18 +451,25 @@ pub(super) struct Conduct {
     /// Settings, skips and each case before it runs; twice: derivations and differing elements
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
+    /// Spell case lines in full
+    #[arg(long)]
+    pub(super) canonical: bool,
+}
+
+/// How progress is shown.
+#[derive(Debug, Args)]
+pub(super) struct ProgressArgs {
     /// What shows progress on standard error
     #[arg(
-        long,
+        long = "progress",
         value_name = "HOW",
         env = "PADPROOF_PROGRESS",
         hide_env_values = true,
         default_value = "auto"
     )]
-    pub(super) progress: Progress,
-    /// Spell case lines in full
-    #[arg(long)]
-    pub(super) canonical: bool,
+    pub(super) how: Progress,
 }
 
 /// Formats of a run.

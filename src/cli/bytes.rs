@@ -3,48 +3,30 @@
 //! It must not write to standard output. Layer 11.
 
 use super::args::Progress;
-use super::output::note;
+use super::progress::Display;
 use crate::pad::Step;
-use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
-
-/// Nothing is shown before this.
-const QUIET: Duration = Duration::from_millis(500);
-/// Time between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+use indicatif::{HumanBytes, HumanDuration};
+use std::time::Duration;
 
 /// The progress of a command that reads files.
 pub(super) struct Bytes {
-    how: Progress,
-    started: Instant,
-    shown: Instant,
+    display: Display,
     total: u64,
     done: u64,
     /// Bytes that were read since it started.
     read: u64,
     doing: String,
-    bar: Option<ProgressBar>,
 }
 
 impl Bytes {
     /// A meter; `auto` takes a bar on a terminal.
     pub(super) fn new(how: Progress) -> Self {
-        let how = match how {
-            Progress::Auto if io::stderr().is_terminal() => Progress::Bar,
-            Progress::Auto => Progress::Counter,
-            chosen => chosen,
-        };
-        let now = Instant::now();
         Bytes {
-            how,
-            started: now,
-            shown: now,
+            display: Display::new(how),
             total: 0,
             done: 0,
             read: 0,
             doing: String::new(),
-            bar: None,
         }
     }
 
@@ -62,50 +44,26 @@ impl Bytes {
     }
 
     fn show(&mut self) {
-        let rest = self.rest();
-        match self.how {
-            Progress::Bar if self.started.elapsed() >= QUIET => {
-                let bar = self.bar.get_or_insert_with(|| {
-                    let style =
-                        ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes}, {msg}");
-                    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-                    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                });
-                bar.set_length(self.total);
-                bar.set_position(self.done);
-                if self.shown.elapsed() >= Duration::from_millis(100) {
-                    self.shown = Instant::now();
-                    bar.set_message(format!(
-                        "{}, {}",
-                        pace(self.read, rest, self.started),
-                        self.doing
-                    ));
-                }
-            }
-            Progress::Counter if self.shown.elapsed() >= LINE_EVERY => {
-                self.shown = Instant::now();
-                let (done, total) = (HumanBytes(self.done), HumanBytes(self.total));
-                let pace = pace(self.read, rest, self.started);
-                note(&format!("{done} of {total}, {pace}, {}", self.doing));
-            }
-            _ => {}
+        let (total, done) = (self.total, self.done);
+        let rate = self.display.rate(self.read);
+        let doing = &self.doing;
+        let facts = || format!("{}, {doing}", pace(rate, total.saturating_sub(done)));
+        if let Some(bar) = self.display.bar("{bar:30} {bytes} of {total_bytes}, {msg}") {
+            bar.set_length(total);
+            bar.set_position(done);
+            bar.set_message(facts());
         }
-    }
-
-    fn rest(&self) -> u64 {
-        self.total.saturating_sub(self.done)
+        let line = || format!("{} of {}, {}", HumanBytes(done), HumanBytes(total), facts());
+        self.display.line(line);
     }
 
     /// Takes the bar away.
-    pub(super) fn end(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
+    pub(super) fn end(mut self) {
+        self.display.end();
     }
 }
 
-fn pace(read: u64, rest: u64, started: Instant) -> String {
-    let rate = read as f64 / started.elapsed().as_secs_f64().max(1e-3);
+fn pace(rate: f64, rest: u64) -> String {
     let left = Duration::from_secs_f64((rest as f64 / rate.max(1.0)).min(1e9));
     format!(
         "{}/s, {} left",

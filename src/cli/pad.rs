@@ -25,7 +25,7 @@ pub(super) fn pad(args: &PadArgs, out: &mut dyn Write) -> Result<ExitCode, CliEr
         args.hidden_align,
         &switches,
     );
-    let mut bytes = Bytes::new(args.progress);
+    let mut bytes = Bytes::new(args.progress.how);
     let mut progress = |step: crate::pad::Step<'_>| bytes.step(step);
     let ended = run(
         &args.checkpoint,

@@ -2,7 +2,7 @@
 //!
 //! It must not check what they mean. Layer 11.
 
-use super::args::Progress;
+use super::args::ProgressArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -35,15 +35,8 @@ pub(super) struct PadArgs {
     /// Whether the checkpoint itself may be changed: it may not
     #[arg(long, value_name = "WHEN", default_value = "never", value_parser = ["never"])]
     pub(super) in_place: String,
-    /// What shows progress on standard error
-    #[arg(
-        long,
-        value_name = "HOW",
-        env = "PADPROOF_PROGRESS",
-        hide_env_values = true,
-        default_value = "auto"
-    )]
-    pub(super) progress: Progress,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }
 
 #[derive(Debug, Args)]
@@ -51,13 +44,6 @@ pub(super) struct VerifyArgs {
     /// The padded checkpoint that `padproof pad` wrote
     #[arg(value_name = "OUT")]
     pub(super) out: PathBuf,
-    /// What shows progress on standard error
-    #[arg(
-        long,
-        value_name = "HOW",
-        env = "PADPROOF_PROGRESS",
-        hide_env_values = true,
-        default_value = "auto"
-    )]
-    pub(super) progress: Progress,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }

@@ -15,18 +15,16 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Time between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// The progress of a run.
-pub(super) struct Meter {
+/// Where progress is shown, and since when: a bar on a terminal, else a line now and then.
+pub(super) struct Display {
     how: Progress,
     started: Instant,
     shown: Instant,
-    checks: u64,
-    failed: u64,
     bar: Option<ProgressBar>,
 }
 
-impl Meter {
-    /// A meter; `auto` takes a bar on a terminal.
+impl Display {
+    /// A display; `auto` takes a bar on a terminal.
     pub(super) fn new(how: Progress) -> Self {
         let how = match how {
             Progress::Auto if io::stderr().is_terminal() => Progress::Bar,
@@ -34,42 +32,72 @@ impl Meter {
             chosen => chosen,
         };
         let now = Instant::now();
-        Meter {
+        Display {
             how,
             started: now,
             shown: now,
-            checks: 0,
-            failed: 0,
             bar: None,
         }
     }
 
-    fn facts(&self, property: &str) -> String {
-        let rate = self.checks as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
-        format!(
-            "{} checks, {} failed, {rate:.0} per second, {property}",
-            self.checks, self.failed
-        )
+    /// Units a second of what was done since the start.
+    pub(super) fn rate(&self, done: u64) -> f64 {
+        done as f64 / self.started.elapsed().as_secs_f64().max(1e-3)
+    }
+
+    /// The bar of an indicatif template, where one is shown by now.
+    pub(super) fn bar(&mut self, template: &str) -> Option<&ProgressBar> {
+        (self.how == Progress::Bar && self.started.elapsed() >= QUIET).then(|| {
+            &*self.bar.get_or_insert_with(|| {
+                let style = ProgressStyle::with_template(template);
+                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+                bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+            })
+        })
+    }
+
+    /// Writes a line where there is no terminal and one is due.
+    pub(super) fn line(&mut self, text: impl FnOnce() -> String) {
+        if self.how == Progress::Counter && self.shown.elapsed() >= LINE_EVERY {
+            self.shown = Instant::now();
+            note(&text());
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The progress of a run.
+pub(super) struct Meter {
+    display: Display,
+    checks: u64,
+    failed: u64,
+}
+
+impl Meter {
+    /// A meter; `auto` takes a bar on a terminal.
+    pub(super) fn new(how: Progress) -> Self {
+        Meter {
+            display: Display::new(how),
+            checks: 0,
+            failed: 0,
+        }
     }
 
     fn show(&mut self, property: &str) {
-        match self.how {
-            Progress::Bar if self.started.elapsed() >= QUIET => {
-                let facts = self.facts(property);
-                let bar = self.bar.get_or_insert_with(|| {
-                    let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
-                    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-                    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-                });
-                bar.set_message(facts);
-                bar.tick();
-            }
-            Progress::Counter if self.shown.elapsed() >= LINE_EVERY => {
-                self.shown = Instant::now();
-                note(&self.facts(property));
-            }
-            _ => {}
+        let (checks, failed, rate) = (self.checks, self.failed, self.display.rate(self.checks));
+        let facts =
+            || format!("{checks} checks, {failed} failed, {rate:.0} per second, {property}");
+        if let Some(bar) = self.display.bar("{spinner} {elapsed} {msg}") {
+            bar.set_message(facts());
+            bar.tick();
         }
+        self.display.line(facts);
     }
 }
 
@@ -84,9 +112,7 @@ impl Reporter for Meter {
                 }
             }
             Event::RunFinished { .. } => {
-                if let Some(bar) = self.bar.take() {
-                    bar.finish_and_clear();
-                }
+                self.display.end();
             }
             _ => {}
         }

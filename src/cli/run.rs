@@ -193,7 +193,7 @@ fn report(
     let exports = exports(&conduct.export)?;
     let mut standard = standard(conduct, color, keep);
     let outcome = {
-        let mut meter = Meter::new(conduct.progress);
+        let mut meter = Meter::new(conduct.progress.how);
         let mut files = (exports.iter())
             .map(|export| export.reporter(keep))
             .collect::<Result<Vec<_>, _>>()?;

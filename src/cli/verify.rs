@@ -11,7 +11,7 @@ use crate::run::ExitCode;
 use std::io::Write;
 
 pub(super) fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let mut bytes = Bytes::new(args.progress);
+    let mut bytes = Bytes::new(args.progress.how);
     let ended = run(&args.out, &mut |step| bytes.step(step));
     bytes.end();
     let verified = ended?;

@@ -1,6 +1,7 @@
 //! `padproof audit` as a user meets it.
 
 use crate::invent::{Family, Invented, QWEN, after, before, made, parameter};
+use crate::{refused, snapshot};
 use padproof::layout::{PackedInputs, pack_layer};
 use padproof::plan::Role;
 use serde_json::{Value, json};
@@ -62,22 +63,6 @@ fn audit(before: &Path, after: &Path, more: &[&str]) -> Output {
         .env("NO_COLOR", "1")
         .output()
         .unwrap()
-}
-
-fn snapshot(name: &str, text: &str) {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../../snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(name, text));
-}
-
-#[track_caller]
-fn refused(out: &Output, word: &str) {
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{text}");
-    assert!(out.stdout.is_empty() && text.starts_with("error: ") && text.lines().count() == 1);
-    assert!(text.contains(word), "{text}");
 }
 
 #[test]

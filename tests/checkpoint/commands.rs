@@ -2,6 +2,7 @@
 
 use crate::invent::{Family, MIXTRAL, QWEN};
 use crate::scene::{Asked, Made, Scene};
+use crate::{refused, snapshot};
 use padproof::checkpoint::Checkpoint;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,25 +21,6 @@ fn text(out: &Output, scene: &Scene, folder: &Path) -> String {
     let text = String::from_utf8(out.stdout.clone()).unwrap();
     let text = text.replace(scene.path().to_str().unwrap(), "CHECKPOINT");
     text.replace(folder.to_str().unwrap(), "FOLDER")
-}
-
-fn snapshot(name: &str, text: &str) {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../../snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(name, text));
-}
-
-#[track_caller]
-fn refused(out: &Output, word: &str) {
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{text}");
-    assert!(
-        out.stdout.is_empty() && text.starts_with("error: ") && text.lines().count() == 1,
-        "{text}"
-    );
-    assert!(text.contains(word), "{text}");
 }
 
 #[test]

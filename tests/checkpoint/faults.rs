@@ -102,11 +102,7 @@ fn every_planted_fault_is_named() {
         writeln!(matrix, "{:32} {seen:20} {}", mutant.name, named.join("; ")).unwrap();
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../../snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!("audit_faults", matrix));
+    crate::snapshot("audit_faults", &matrix);
 }
 
 /// What `change` does to a dump of that line, named.

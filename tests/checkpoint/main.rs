@@ -14,3 +14,26 @@ mod killed;
 mod padded;
 mod scene;
 mod verified;
+
+use std::process::Output;
+
+/// Holds a text against its snapshot in the folder that all tests share.
+pub(crate) fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// A command that ended with 2 and one sentence that holds `word`.
+#[track_caller]
+pub(crate) fn refused(out: &Output, word: &str) {
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{text}");
+    assert!(
+        out.stdout.is_empty() && text.starts_with("error: ") && text.lines().count() == 1,
+        "{text}"
+    );
+    assert!(text.contains(word), "{text}");
+}

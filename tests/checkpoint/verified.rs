@@ -308,11 +308,7 @@ fn every_fault_in_files_is_found_and_named() {
             writeln!(matrix, "    with digests made anew: {sealed}").unwrap();
         }
     }
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("../../snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!("verify@faults", matrix));
+    crate::snapshot("verify@faults", &matrix);
 }
 
 #[test]
