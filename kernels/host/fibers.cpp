@@ -581,20 +581,15 @@ void wait_async(int newest)
 }
 
 bool run(const Launch& launch, char* error, size_t room)
-{
+try {
     machine.launch = &launch;
     machine.error = error;
     machine.room = room;
     machine.failed = false;
-    try {
-        // Fibers beyond a launch's threads keep their stacks for the next one.
-        while (machine.fibers.size() < launch.threads) machine.fibers.push_back(std::make_unique<Fiber>());
-        machine.warps.resize(launch.threads / 32);
-        machine.order.clear();
-    } catch (const std::bad_alloc&) {
-        say("%s: no memory for its threads", launch.name);
-        return false;
-    }
+    // Fibers beyond a launch's threads keep their stacks for the next one.
+    while (machine.fibers.size() < launch.threads) machine.fibers.push_back(std::make_unique<Fiber>());
+    machine.warps.resize(launch.threads / 32);
+    machine.order.clear();
     if (machine.shared_size != launch.shared || !machine.shared) {
         // Of the exact size, so that an address sanitizer sees its end.
         free(machine.shared);
@@ -622,6 +617,10 @@ bool run(const Launch& launch, char* error, size_t room)
 #endif
     machine.launch = nullptr;
     return !machine.failed;
+} catch (const std::bad_alloc&) {
+    machine.launch = nullptr;
+    say("%s: no memory for its launch", launch.name);
+    return false;
 }
 
 }  // namespace pp_host

@@ -3,6 +3,7 @@
 //! It must not act on them. Layer 11.
 
 use super::pad_args::{PadArgs, VerifyArgs};
+use super::progress::ProgressArgs;
 use crate::run::StackVersion;
 use crate::terms::{LayerKind, WeightFormat};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -458,20 +459,6 @@ pub(super) struct Conduct {
     pub(super) canonical: bool,
 }
 
-/// How progress is shown.
-#[derive(Debug, Args)]
-pub(super) struct ProgressArgs {
-    /// What shows progress on standard error
-    #[arg(
-        long = "progress",
-        value_name = "HOW",
-        env = "PADPROOF_PROGRESS",
-        hide_env_values = true,
-        default_value = "auto"
-    )]
-    pub(super) how: Progress,
-}
-
 /// Formats of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum RunFormat {
@@ -485,17 +472,4 @@ pub(super) enum RunFormat {
     Jsonl,
     /// For dashboards.
     Junit,
-}
-
-/// What shows progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Progress {
-    /// A bar on a terminal, else a line every ten seconds.
-    Auto,
-    /// A bar.
-    Bar,
-    /// A line every ten seconds.
-    Counter,
-    /// Nothing.
-    None,
 }

@@ -2,8 +2,7 @@
 //!
 //! It must not write to standard output. Layer 11.
 
-use super::args::Progress;
-use super::progress::Display;
+use super::progress::{Display, Progress};
 use crate::pad::Step;
 use indicatif::{HumanBytes, HumanDuration};
 use std::time::Duration;

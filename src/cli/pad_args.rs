@@ -2,7 +2,7 @@
 //!
 //! It must not check what they mean. Layer 11.
 
-use super::args::ProgressArgs;
+use super::progress::ProgressArgs;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -2,13 +2,40 @@
 //!
 //! It must not write to standard output. Layer 11.
 
-use super::args::Progress;
 use super::output::note;
 use crate::property::Verdict;
 use crate::run::{Event, Reporter};
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
+
+/// How progress is shown.
+#[derive(Debug, Args)]
+pub(super) struct ProgressArgs {
+    /// What shows progress on standard error
+    #[arg(
+        long = "progress",
+        value_name = "HOW",
+        env = "PADPROOF_PROGRESS",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
+    pub(super) how: Progress,
+}
+
+/// What shows progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Progress {
+    /// A bar on a terminal, else a line every ten seconds.
+    Auto,
+    /// A bar.
+    Bar,
+    /// A line every ten seconds.
+    Counter,
+    /// Nothing.
+    None,
+}
 
 /// Nothing is shown before this.
 const QUIET: Duration = Duration::from_millis(500);

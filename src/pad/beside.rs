@@ -5,7 +5,7 @@
 use super::change::{Change, Padding, Shaped};
 use super::error::{PadError, tensor};
 use super::sizes::Part;
-use super::treat::{Treat, shape};
+use super::treat::{Treat, shape, whole};
 use crate::checkpoint::{Named, Rows, named};
 use safetensors::Dtype as Stored;
 
@@ -111,6 +111,6 @@ impl Treat<'_> {
             cols,
             fill: vec![0; shaped.dtype.bitsize() / 8],
         };
-        Ok(Change::Pad(Box::new(padding)))
+        whole(name, shaped, padding)
     }
 }

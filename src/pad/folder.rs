@@ -179,6 +179,17 @@ impl Making {
                 meta.is_ok_and(|meta| meta.is_file() && meta.len() == done.bytes)
             };
             making.done = rest.into_iter().filter(whole).collect();
+            // What was being written when the run was killed is no file of the checkpoint.
+            let left = |file: &Seen| file.name.ends_with(WRITING);
+            let there = if folder.exists() {
+                list(&folder)?
+            } else {
+                Vec::new()
+            };
+            for file in there.iter().filter(|file| left(file)) {
+                let path = folder.join(&file.name);
+                fs::remove_file(&path).map_err(io_at(&path))?;
+            }
         } else {
             journal.set_len(0).map_err(io_at(&path))?;
             journal.rewind().map_err(io_at(&path))?;

@@ -94,7 +94,8 @@ fn extend(out: &mut Vec<u8>, fill: &[u8], n: usize) {
 fn fill(unit: &[u8], bytes: u64, sink: &mut Sink<'_>) -> Result<(), PadError> {
     let mut left = bytes;
     let mut buffer = Vec::new();
-    extend(&mut buffer, unit, (CHUNK / unit.len()).max(1));
+    let room = usize::try_from(bytes).map_or(CHUNK, |n| n.min(CHUNK));
+    extend(&mut buffer, unit, room.div_ceil(unit.len()));
     while left > 0 {
         let part = usize::try_from(left).map_or(buffer.len(), |n| n.min(buffer.len()));
         sink(&buffer[..part])?;

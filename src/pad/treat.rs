@@ -419,20 +419,24 @@ impl<'a> Treat<'a> {
             fill,
             shape: sizes,
         };
-        let units = [
-            padding.lead,
-            padding.rows.from,
-            padding.cols.from,
-            padding.unit(),
-        ];
-        let from = units.into_iter().try_fold(1_usize, usize::checked_mul);
-        if from.and_then(|n| u64::try_from(n).ok()) != Some(shaped.bytes)
-            || padding.bytes().is_none()
-        {
-            return Err(shape(name, shaped, "whole units of its axes"));
-        }
-        Ok(Change::Pad(Box::new(padding)))
+        whole(name, shaped, padding)
     }
+}
+
+/// A change whose units are exactly the bytes that there are.
+pub(super) fn whole(name: &str, shaped: &Shaped, padding: Padding) -> Result<Change, PadError> {
+    let units = [
+        padding.lead,
+        padding.rows.from,
+        padding.cols.from,
+        padding.unit(),
+    ];
+    let from = units.into_iter().try_fold(1_usize, usize::checked_mul);
+    let is = from.and_then(|n| u64::try_from(n).ok()) == Some(shaped.bytes);
+    if !is || padding.unit() == 0 || padding.bytes().is_none() {
+        return Err(shape(name, shaped, "whole units of its axes"));
+    }
+    Ok(Change::Pad(Box::new(padding)))
 }
 
 fn size(name: &str, n: u64) -> Result<usize, PadError> {

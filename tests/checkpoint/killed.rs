@@ -123,6 +123,9 @@ fn a_run_goes_on_with_what_is_whole_and_starts_anew_when_the_input_or_the_reques
     let second = "model-00002-of-00003.safetensors";
     let stop = || stopped_at(&scene, &out, &asked, second);
     stop();
+    // A file that another kill cut short, and that this time is linked.
+    let cut = partial(&out).join("checkpoint/tokenizer.json.padproof-writing");
+    std::fs::write(&cut, "{").unwrap();
     // The config, a note, and the first shard.
     assert_eq!(resumed(&scene, &out, &asked), 3);
 

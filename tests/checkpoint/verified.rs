@@ -341,6 +341,25 @@ fn any_changed_byte_of_a_padded_tensor_is_found() {
     }
 }
 
+/// Four bits are no unit that bytes are cut into: padding divided by it.
+#[test]
+fn block_scales_of_half_bytes_are_refused() {
+    let scene = Scene::new(Made::new(
+        "e=2,h=256,i=384,tp=2,w=fp8-block,fill=wild",
+        QWEN,
+    ));
+    let name = "model.layers.0.self_attn.o_proj.weight_scale_inv";
+    change(scene.path(), |all| {
+        let scale = all.iter_mut().find(|t| t.name == name).unwrap();
+        (scale.dtype, scale.bytes) = (Dtype::F4, vec![0x22]);
+    });
+    let (_keep, out) = scene.out();
+    let id = "vllm.triton.fp8-block.refined";
+    let error = scene.pad(&out, &Asked::Rule { tp: 2, id }).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains(name) && error.contains("F4"), "{error}");
+}
+
 /// What readers of the format look at beside tensors, and what the certificate says of itself.
 #[test]
 fn headers_and_claims_are_held_too() {

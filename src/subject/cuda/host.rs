@@ -184,8 +184,9 @@ mod ffi {
         };
         let mut error = [0u8; ROOM];
         // SAFETY: the structs are those of the kernels (`sizes_agree`), `error` has `ROOM` bytes, and
-        // the caller has checked what the pointers in `params` lead to. The C++ throws nothing out
-        // of the call and ends a launch that goes wrong with a message.
+        // the caller has checked what the pointers in `params` lead to (a planted fault is there to
+        // break that, and is planted by tests alone). No exception leaves the call: what memory runs
+        // out in is caught, and a launch that goes wrong ends with a message.
         let code = unsafe { pp_host_launch(&of, params, error.as_mut_ptr().cast(), ROOM as u64) };
         if code == 0 {
             return Ok(());

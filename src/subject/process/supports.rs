@@ -39,6 +39,9 @@ macro_rules! names {
     };
 }
 
+/// Largest granule that a subject may ask for: as that of a rule.
+const GRANULE_MAX: u64 = 1 << 20;
+
 /// Keys that list words.
 pub const WORDS: &[WordKey] = &[
     WordKey {
@@ -363,11 +366,14 @@ fn numbers(
     unknown(object, &known).map_err(|e| format!("{name}: {e}"))?;
     let number = |key: &SizeKey| match object.get(key.key) {
         None => Ok(plain),
-        // A granule of 0 has no multiples.
+        // A granule of 0 has no multiples, and one of a million no kernel.
         Some(value) => value
             .as_u64()
-            .filter(|n| *n > 0 || plain != 1)
-            .ok_or_else(|| format!("{name}: {}: a positive number", key.key)),
+            .filter(|n| plain != 1 || (1..=GRANULE_MAX).contains(n))
+            .ok_or_else(|| match plain {
+                1 => format!("{name}: {}: a number of 1 to {GRANULE_MAX}", key.key),
+                _ => format!("{name}: {}: a positive number", key.key),
+            }),
     };
     keys.iter().map(number).collect()
 }

@@ -214,7 +214,12 @@ fn what_a_subject_says_of_itself_is_read_strictly() {
         (r#"{"weights": ["fp9"]}"#, "did you mean `fp8`?"),
         (r#"{"weights": "f32"}"#, "a list of words"),
         (r#"{"weights": []}"#, "a list of words"),
-        (r#"{"granule": {"intermediate": 0}}"#, "a positive number"),
+        (r#"{"granule": {"intermediate": 0}}"#, "a number of 1 to"),
+        // Multiplied with others it left 64 bits.
+        (
+            r#"{"granule": {"hidden": 18446744073709551615}}"#,
+            "a number of 1 to",
+        ),
         (r#"{"max": {"tp": -1}}"#, "a positive number"),
         (r#"{"max": 8}"#, "not an object"),
         ("[]", "not an object"),
