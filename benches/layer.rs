@@ -55,6 +55,7 @@ fn plan() -> Plan {
         storage: Storage::Linear,
         weight_storage: Storage::Linear,
         nibble: Nibble::Low,
+        unread: Vec::new(),
         weight_pad: 0,
         w13_scale: None,
         w2_scale: None,

@@ -6,7 +6,8 @@
 
 use padproof::model::{ModelError, builtin, load};
 use padproof::plan::{
-    Fit, LayerSpec, Parallel, Plan, aligned_tp, layers, plan_layer, plan_sizes, spelled_rule,
+    Effect, Fit, LayerSpec, Parallel, Plan, aligned_tp, layers, plan_layer, plan_sizes,
+    spelled_rule,
 };
 use padproof::property::invariants;
 use padproof::rule::{Rule, Rules};
@@ -75,6 +76,11 @@ fn no_width_breaks_an_invariant_unsaid() {
     );
 }
 
+/// Whether the plan says that it would compute something else, refused before or not.
+fn says_wrong(plan: &Plan) -> bool {
+    plan.violations.iter().any(|v| v.effect == Effect::Wrong)
+}
+
 /// facts/peers.md F1 to F4, and the corrected function beside them.
 #[test]
 fn the_planner_finds_the_published_forms_wrong_where_the_survey_did() {
@@ -98,10 +104,26 @@ fn the_planner_finds_the_published_forms_wrong_where_the_survey_did() {
         for tp in [1, 2, 8] {
             let wrong = (1..=WIDTH_MAX)
                 .into_par_iter()
-                .filter(|w| planned(&layer(w * tp, gated, weight), tp, rule).fit == Fit::Wrong)
+                .filter(|w| says_wrong(&planned(&layer(w * tp, gated, weight), tp, rule)))
                 .count();
             assert_eq!(wrong, wanted, "{id} {weight} gated={gated} tp={tp}");
         }
+    }
+}
+
+/// F1 where it is reachable: whether AITER refuses rows that do not match was not tested, but its
+/// shuffle asserts whole tiles of 16 rows (facts/upstream-padding.md 1.2 A9), before any output.
+#[test]
+fn unpadded_rows_between_tiles_are_refused_and_the_others_wrong() {
+    let rule = rule("sglang.aiter.fp8");
+    for width in 1..=WIDTH_MAX {
+        let plan = planned(&layer(width, false, WeightFormat::Fp8), 1, rule);
+        let wanted = match width {
+            w if w % 16 != 0 => Fit::Refused,
+            w if w % 128 != 0 => Fit::Wrong,
+            _ => Fit::Fits,
+        };
+        assert_eq!(plan.fit, wanted, "{width}");
     }
 }
 
@@ -112,7 +134,7 @@ fn the_planner_finds_lost_scales_and_unpadded_widths_where_the_survey_did() {
     let wrong = |id: &str, widths: &dyn Fn(u64) -> bool| {
         let plans = (1..=WIDTH_MAX).filter(|w| widths(*w));
         plans
-            .filter(|w| planned(&layer(*w, false, Nvfp4), 1, rule(id)).fit == Fit::Wrong)
+            .filter(|w| says_wrong(&planned(&layer(*w, false, Nvfp4), 1, rule(id))))
             .count()
     };
     assert_eq!(

@@ -12,7 +12,7 @@ use crate::checkpoint::{Checkpoint, Dump, Layer};
 use crate::model::Model;
 use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
-use crate::rule::Rules;
+use crate::rule::{Rules, Unread};
 use crate::run::{ExitCode, on_arch};
 use std::io::Write;
 
@@ -62,7 +62,7 @@ pub(super) fn audit(
     let dump = Dump::find(&after, wanted, rank, plan.ranks.len())?;
     let found = audit_files(&plan, &layer, &dump)?;
     let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = unread(&plan).into_iter().collect();
     for (place, names) in [
         (before.place(), layer.unread()),
         (
@@ -147,7 +147,7 @@ fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, Cli
     }
     let plan = plan_layer(&routed, parallel, rule, &rule_switches(rules))?;
     if plan.fit > Fit::Unknown {
-        let why = plan.violations.iter().max_by_key(|v| v.effect);
+        let why = plan.reason();
         return Err(CliError::Usage(format!(
             "under rule {} with tp={} the plan is {}: {}",
             rule.id,
@@ -172,6 +172,22 @@ fn number(file: &Checkpoint, key: &str) -> Result<Option<u64>, CliError> {
         ))
     })?;
     Ok(Some(number))
+}
+
+/// A sentence on what the rule's source leaves open: what differs there may be no fault.
+fn unread(plan: &Plan) -> Option<String> {
+    let open = plan.unread.iter().map(|one| match one {
+        Unread::Order => format!("{} ({})", one.meaning(), plan.order),
+        Unread::Weights => format!("{} ({})", one.meaning(), plan.weight_storage),
+        Unread::Scales => format!("{} ({})", one.meaning(), plan.storage),
+    });
+    let open: Vec<String> = open.collect();
+    (!open.is_empty()).then(|| {
+        format!(
+            "not in the rule's source, so taken for granted: {}; what lies otherwise may be right: --layout says how it lies",
+            open.join(", ")
+        )
+    })
 }
 
 /// A sentence on the tensors that the audit says nothing about.

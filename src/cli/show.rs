@@ -198,6 +198,14 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     line(out, "place", rule.place)?;
     line(out, "storage", rule.storage)?;
     line(out, "nibble", rule.nibble)?;
+    if !rule.unread.is_empty() {
+        let what: Vec<&str> = rule.unread.iter().map(|one| one.meaning()).collect();
+        line(
+            out,
+            "unknown",
+            format!("{}: its source does not say", what.join(", ")),
+        )?;
+    }
     line(out, "intermediate", granules(&rule.intermediate))?;
     line(out, "hidden", granules(&rule.hidden))?;
     line(out, "tokens", granules(&rule.tokens))?;

@@ -214,6 +214,7 @@ impl Sample {
             storage: self.storage,
             weight_storage: self.weights,
             nibble: self.nibble,
+            unread: Vec::new(),
             weight_pad: if self.weight.element() == Dtype::Int4 {
                 8
             } else {

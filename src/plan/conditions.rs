@@ -2,7 +2,7 @@
 
 use super::arith::{lcm, padded, product};
 use super::{Effect, Fit, LayerSpec, Parallel, Plan, PlanError, Unit, Violation};
-use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule, family, same_arch};
+use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule, Unread, family, same_arch};
 use crate::terms::{Bias, Extent, LayerKind, Split};
 
 /// What a condition is, as far as config and command line tell.
@@ -80,6 +80,16 @@ impl Facts<'_> {
             Truth::Yes if open => Truth::Open,
             other => other,
         }
+    }
+
+    /// What the rule's source leaves open that this layer has.
+    pub(super) fn unread(&self) -> Vec<Unread> {
+        let has = |one: &Unread| match one {
+            Unread::Order => self.layer.activation.gated(),
+            Unread::Weights => true,
+            Unread::Scales => self.layer.weight.scale().is_some(),
+        };
+        self.rule.unread.iter().copied().filter(has).collect()
     }
 
     /// How the intermediate axis is cut, at a per-rank `width`.

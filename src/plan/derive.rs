@@ -7,6 +7,7 @@ use super::sizes::formula;
 use super::split::{Cut, cut};
 use super::storage::storage_violations;
 use super::tensors::tensors;
+use super::types::decisive;
 use super::violations::{refined, straddling};
 use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Unit, Violation};
 use crate::rule::{PadValue, Rule};
@@ -121,6 +122,7 @@ fn without_tensors(
         storage: rule.storage.scales,
         weight_storage: rule.storage.weights,
         nibble: rule.nibble,
+        unread: facts.unread(),
         weight_pad: pad_code(layer.weight.element(), rule.fill.weight),
         w13_scale: None,
         w2_scale: None,
@@ -317,7 +319,7 @@ fn overhead(plan: &Plan, ranks: u64) -> Result<u64, PlanError> {
 fn fit(plan: &Plan, ranks: u64, found: &[Violation]) -> Fit {
     let exact = plan.width_padded.checked_mul(ranks) == Some(plan.dims.i)
         && plan.hidden_padded == plan.dims.h;
-    match found.iter().map(|v| v.effect).max() {
+    match decisive(found) {
         Some(Effect::Wrong) => Fit::Wrong,
         Some(Effect::Unrepresentable) => Fit::Unrepresentable,
         Some(Effect::Refused) => Fit::Refused,
@@ -398,6 +400,17 @@ mod tests {
         for code in ["PP101", "PP103", "PP104", "PP106", "PP102"] {
             assert!(codes.contains(&code), "{code} of {codes:?}");
         }
+    }
+
+    /// facts/reports.md B18: w13 alone is padded, which would compute something else, but the
+    /// repacking of w2 stops it before.
+    #[test]
+    fn what_is_refused_is_not_wrong() {
+        let spec = layer(2688, 4096, Activation::Relu2, WeightFormat::Fp8);
+        let p = planned("vllm.marlin.fp8.w13-only", &spec, 4);
+        assert_eq!(p.fit, Fit::Refused);
+        assert_eq!(p.reason().map(|v| v.code), Some("PP102"));
+        assert!(p.violations.iter().any(|v| v.effect == Effect::Wrong));
     }
 
     #[test]

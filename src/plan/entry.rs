@@ -103,6 +103,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         place: spec.place,
         storage: spec.store,
         nibble: spec.nib,
+        unread: Vec::new(),
         intermediate: if spec.split == Split::Error {
             Vec::new()
         } else {

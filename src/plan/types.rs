@@ -1,6 +1,7 @@
 //! What a plan holds.
 
 use crate::num::Dtype;
+use crate::rule::Unread;
 use crate::terms::{
     Activation, Bias, LayerKind, Nibble, Numerics, Order, Place, Split, Storage, WeightFormat,
 };
@@ -365,6 +366,8 @@ pub struct Plan {
     pub weight_storage: Storage,
     /// Nibble order.
     pub nibble: Nibble,
+    /// What of how bytes lie the rule's source leaves open, as far as it concerns this layer.
+    pub unread: Vec<Unread>,
     /// Code written into padding weights.
     pub weight_pad: u32,
     /// Scales of w13, if the format has them.
@@ -384,7 +387,15 @@ pub struct Plan {
 impl Plan {
     /// What decides the verdict, and else the first thing worth knowing.
     pub fn reason(&self) -> Option<&Violation> {
-        // The first of the gravest: `max_by_key` gives the last.
-        self.violations.iter().rev().max_by_key(|v| v.effect)
+        let decisive = decisive(&self.violations)?;
+        self.violations.iter().find(|v| v.effect == decisive)
     }
+}
+
+/// The effect that decides: the worst, but what is refused never runs, so it gives no wrong
+/// outputs either, whatever else is wrong with it.
+pub(super) fn decisive(found: &[Violation]) -> Option<Effect> {
+    let refused = found.iter().any(|v| v.effect == Effect::Refused);
+    let effects = found.iter().map(|v| v.effect);
+    effects.filter(|e| !refused || *e != Effect::Wrong).max()
 }

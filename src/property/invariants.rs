@@ -14,7 +14,13 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
         }
     };
     let d = plan.dims;
-    let wrong = plan.fit == Fit::Wrong;
+    let effect = |effect| plan.violations.iter().any(|v| v.effect == effect);
+    let wrong = effect(Effect::Wrong);
+    let refused = effect(Effect::Refused);
+    // What is refused never runs, and what runs and is wrong is said to be.
+    claim((wrong && !refused) == (plan.fit == Fit::Wrong), &|| {
+        format!("planned as {}", plan.fit.name())
+    });
     // V-2, V-8: rows of w13 are whole halves of w2's width.
     let consistent = plan.w13_rows == d.halves.saturating_mul(plan.width_padded);
     claim(consistent || wrong, &|| {

@@ -5,6 +5,7 @@
 use super::advice;
 use crate::model::Model;
 use crate::plan::{Parallel, RankPlan, TensorPlan, Violation};
+use crate::rule::Unread;
 use crate::run::{Survey, Surveyed, TABLE_SCHEMA};
 use serde::Serialize;
 use serde_json::Value;
@@ -73,6 +74,9 @@ struct OnePlan<'a> {
     hidden_computed: u64,
     w13_rows: u64,
     overhead: f64,
+    /// What of how bytes lie the rule's source leaves open.
+    #[serde(skip_serializing_if = "<[Unread]>::is_empty")]
+    unread: &'a [Unread],
     ranks: &'a [RankPlan],
     tensors: &'a [TensorPlan],
     findings: &'a [Violation],
@@ -159,6 +163,7 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         hidden_computed: plan.hidden_computed,
         w13_rows: plan.w13_rows,
         overhead: ratio(plan.overhead_millionths),
+        unread: &plan.unread,
         ranks: &plan.ranks,
         tensors: &plan.tensors,
         findings: &plan.violations,

@@ -8,6 +8,7 @@ use super::style::{fit_word, lines, table};
 use crate::layout::{Axis, Map, map};
 use crate::num::Dtype;
 use crate::plan::{Plan, RankPlan, Role, TensorPlan};
+use crate::rule::Unread;
 use crate::run::Survey;
 use crate::terms::Storage;
 use std::io::{self, Write};
@@ -117,12 +118,25 @@ fn one_rank(
 /// How bytes are laid: what holds for every tensor of the plan.
 fn words(plan: &Plan) -> String {
     let mut all = Vec::new();
+    let open = |one| match plan.unread.contains(&one) {
+        true => " (unknown)",
+        false => "",
+    };
     if plan.dims.halves == 2 {
-        all.push(format!("w13 rows {}, pads {}", plan.order, plan.place));
+        let unknown = open(Unread::Order);
+        all.push(format!(
+            "w13 rows {}{unknown}, pads {}",
+            plan.order, plan.place
+        ));
     }
-    all.push(format!("storage of weights {}", plan.weight_storage));
+    let (weights, unknown) = (plan.weight_storage, open(Unread::Weights));
+    all.push(format!("storage of weights {weights}{unknown}"));
     if plan.w13_scale.is_some() {
-        all.push(format!("of scales {}", plan.storage));
+        all.push(format!(
+            "of scales {}{}",
+            plan.storage,
+            open(Unread::Scales)
+        ));
     }
     if plan.weight.element().bits() == 4 {
         all.push(format!("even columns in the {} nibble", plan.nibble));
@@ -132,6 +146,9 @@ fn words(plan: &Plan) -> String {
         if let Some(scale) = scale {
             all.push(format!("of {name}_scale {:#x}", scale.pad_code));
         }
+    }
+    if !plan.unread.is_empty() {
+        all.push("what is unknown the rule's source does not say".to_owned());
     }
     if (plan.weight_storage, plan.storage) != (Storage::Linear, Storage::Linear) {
         all.push("ranges are after rows are shuffled and before tiles are formed".to_owned());

@@ -4,7 +4,7 @@
 use super::condition::{Condition, Granule, Limit, Refusal};
 use super::version::{Bound, Held, held};
 use crate::terms::{LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How a rule's content is known (facts/upstream-padding.md, first paragraphs).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -225,6 +225,30 @@ pub enum BiasShare {
     EveryRank,
 }
 
+/// What of how bytes lie a rule's source leaves open. The value that the rule gives is what padproof
+/// lays out for want of another, and nothing known of the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unread {
+    /// The order of w13's rows.
+    Order,
+    /// How weights are stored.
+    Weights,
+    /// How scales are stored.
+    Scales,
+}
+
+impl Unread {
+    /// What is open, as a noun.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Unread::Order => "order of w13's rows",
+            Unread::Weights => "storage of weights",
+            Unread::Scales => "storage of scales",
+        }
+    }
+}
+
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(
@@ -287,6 +311,9 @@ pub struct Rule {
     /// Nibble order.
     #[serde(default = "low")]
     pub nibble: Nibble,
+    /// Which of these its source leaves open.
+    #[serde(default)]
+    pub unread: Vec<Unread>,
     /// Alignments of the per-rank intermediate width; none: not padded.
     #[serde(default)]
     pub intermediate: Vec<Granule>,

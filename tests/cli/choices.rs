@@ -84,7 +84,7 @@ fn a_loader_is_told_what_each_rank_holds() {
     for line in [
         "384 (ceil-block: 7 x 384, 1 x 192)",
         "128 x 768 x 1472 bytes",
-        "w13 rows up-gate, pads per-half",
+        "w13 rows up-gate (unknown), pads per-half",
         "even columns in the low nibble",
         "w13 rows: up 0..192, pad 192..384, gate 384..576, pad 576..768",
         "w13 columns: real 0..2880, pad 2880..2944",

@@ -79,6 +79,7 @@ impl Sample {
             storage: Storage::Linear,
             weight_storage: Storage::Linear,
             nibble: Nibble::Low,
+            unread: Vec::new(),
             weight_pad: if w.element() == Dtype::Int4 { 8 } else { 0 },
             w13_scale: None,
             w2_scale: None,
