@@ -9,8 +9,9 @@ use padproof::rule::Rules;
 use padproof::terms::{
     ActQuant, Activation, Bias, Fill, Nibble, Order, Place, Route, Split, Storage, WeightFormat,
 };
-use std::path::{Path, PathBuf};
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn padproof(args: &[&str]) -> String {
@@ -89,19 +90,17 @@ fn the_property_table_is_the_programs() {
 }
 
 #[test]
-fn the_coverage_line_counts_the_rules() {
+fn the_coverage_line_names_the_stacks_and_what_was_read_of_them() {
     let text = readme();
-    let rules = Rules::builtin();
-    let total = format!("{} rules are shipped", rules.iter().count());
-    assert!(text.contains(&total), "README.md does not say `{total}`");
-    let at = text.find(&total).expect("just found");
+    let at = text.find("Rules are shipped").expect("the line is there");
     let sentence = text[at..].split("\n\n").next().expect("it ends");
-    let mut stacks: Vec<&str> = rules.iter().map(|r| r.stack.as_str()).collect();
-    stacks.sort_unstable();
-    stacks.dedup();
+    let rules = Rules::builtin();
+    let stacks: BTreeSet<&str> = rules.iter().map(|r| r.stack.as_str()).collect();
     for stack in stacks {
-        let count = rules.iter().filter(|r| r.stack == stack).count();
-        assert!(sentence.contains(&format!("({count})")), "{stack}: {count}");
+        assert!(sentence.to_lowercase().contains(stack), "{stack}");
+        let mut versions = rules.iter().filter(|r| r.stack == stack);
+        let named = versions.any(|r| sentence.contains(&r.version));
+        assert!(named, "{stack}: no version that was read");
     }
 }
 

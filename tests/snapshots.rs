@@ -1,18 +1,20 @@
-//! Goal: what each shipped model becomes under each rule can be read, and any change of it is seen.
-//! Method: one matrix per model and stack, a line per rule, in `snapshots/`; for the models that
-//! the project began with also every shape, a line per rule and number of ranks.
+//! Goal: what each shipped model becomes under each rule, and under each stack, can be read, and any
+//! change of it is seen where a reviewer looks for it.
+//! Method: one file per rule holds its line for every model, so that a new rule adds one file; one
+//! matrix per model and stack holds the best that the stack's rules give, so that it changes only
+//! where a rule changes the answer.
 
 #![cfg(feature = "cli")]
 
 use padproof::model::{Model, builtin};
-use padproof::plan::{LayerSpec, Parallel, Plan, concerns, layers, plan_layer};
-use padproof::report::table_markdown;
+use padproof::plan::{LayerSpec, Parallel, Plan, concerns, layers, plan_layer, plan_sizes};
 use padproof::rule::{Rule, Rules, Status};
-use padproof::run::{Query, RANKS, Table};
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use padproof::run::{RANKS, lengths};
+use padproof::terms::WeightFormat;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Models whose tables hold every shape.
+/// Models of whose plans the rules' files hold every shape.
 const DETAILED: [&str; 12] = [
     "NemotronH-default",
     "Nemotron-3-Nano-30B-A3B",
@@ -28,158 +30,248 @@ const DETAILED: [&str; 12] = [
     "Mixtral-8x7B-v0.1",
 ];
 
-/// One rank.
-const ONE: Parallel = Parallel { tp: 1, ep: 1 };
-
 fn shape(plan: &Plan, name: &str) -> String {
-    match plan.tensors.iter().find(|t| t.name == name) {
-        None => "-".to_owned(),
-        Some(t) => t
-            .shape
-            .iter()
-            .map(u64::to_string)
-            .collect::<Vec<_>>()
-            .join("x"),
-    }
+    let found = plan.tensors.iter().find(|t| t.name == name);
+    let sizes = found.map(|t| t.shape.iter().map(u64::to_string).collect::<Vec<_>>());
+    sizes.map_or("-".to_owned(), |sizes| sizes.join("x"))
 }
 
-/// Ranks' real lengths with repeats counted: `256*6 0*2`.
-fn lengths(plan: &Plan) -> String {
-    let mut runs: Vec<(u64, u64)> = Vec::new();
-    for rank in &plan.ranks {
-        match runs.last_mut() {
-            Some((len, times)) if *len == rank.len => *times += 1,
-            _ => runs.push((rank.len, 1)),
-        }
-    }
-    let run = |(len, times): &(u64, u64)| format!("{len}*{times}");
-    runs.iter().map(run).collect::<Vec<_>>().join(" ")
-}
-
-fn codes(plan: &Plan) -> String {
+/// The verdict with its figures, or with its codes where sizes do not matter.
+fn cell(plan: &Plan) -> String {
+    let (verdict, width, padded) = (plan.fit.name(), plan.width, plan.width_padded);
     let mut codes: Vec<&str> = plan.violations.iter().map(|v| v.code).collect();
     codes.sort_unstable();
     codes.dedup();
-    if codes.is_empty() {
-        "-".to_owned()
-    } else {
-        codes.join(" ")
+    let mut words = vec![verdict.to_owned()];
+    match padded == width {
+        true => words.push(width.to_string()),
+        false => words.push(format!("{width}->{padded}")),
     }
+    if plan.hidden_padded != plan.dims.h {
+        words.push(format!("h->{}", plan.hidden_padded));
+    }
+    if plan.overhead_millionths > 0 {
+        let percent = plan.overhead_millionths as f64 / 10_000.0;
+        words.push(format!("{percent:.2}%"));
+    }
+    words.extend(codes.iter().map(|code| (*code).to_owned()));
+    words.join(" ")
 }
 
-fn row(rule: &Rule, part: &LayerSpec, tp: u64) -> Vec<String> {
-    let plan = plan_layer(part, Parallel { tp, ep: 1 }, rule, &[])
-        .unwrap_or_else(|e| panic!("{} tp={tp}: {e}", rule.id));
-    let id = match rule.status {
-        Status::Current => rule.id.clone(),
-        Status::Historical | Status::Proposed => format!("({})", rule.id),
+fn row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn head(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+    let rule = vec!["---".to_owned(); names.len()];
+    row(&names) + &row(&rule)
+}
+
+fn at(part: &LayerSpec, rule: &Rule, tp: u64) -> Option<Plan> {
+    let ranks = Parallel { tp, ep: 1 };
+    concerns(rule, part, ranks).then(|| {
+        plan_layer(part, ranks, rule, &[]).unwrap_or_else(|e| panic!("{} tp={tp}: {e}", rule.id))
+    })
+}
+
+/// The parts of a model that a rule covers, in the model's own format if the rule takes it, else in
+/// the first that it takes.
+fn parts(model: &Model, rule: &Rule) -> Vec<LayerSpec> {
+    let covered = |part: &LayerSpec| rule.layers.contains(&part.kind.follows());
+    let taken = |part: LayerSpec| LayerSpec {
+        weight: match rule.formats.contains(&part.weight) {
+            true => part.weight,
+            false => rule.formats[0],
+        },
+        ..part
     };
-    let overhead = plan.overhead_millionths as f64 / 10_000.0;
-    vec![
-        id,
-        part.kind.to_string(),
-        part.weight.to_string(),
-        tp.to_string(),
-        plan.fit.name().to_owned(),
-        format!("{}->{}", plan.width, plan.width_padded),
-        lengths(&plan),
-        format!("{overhead:.2}%"),
-        shape(&plan, "w13"),
-        shape(&plan, "w2"),
-        shape(&plan, "w13_scale"),
-        shape(&plan, "w2_scale"),
-        codes(&plan),
-    ]
+    let all = layers(model, 1).into_iter();
+    all.filter(covered).map(taken).collect()
 }
 
-fn table(model: &Model) -> String {
-    const HEAD: [&str; 13] = [
-        "rule",
-        "layer",
-        "format",
-        "tp",
-        "verdict",
-        "width",
-        "real per rank",
-        "extra",
-        "w13",
-        "w2",
-        "w13 scale",
-        "w2 scale",
-        "codes",
-    ];
-    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
-    for rule in Rules::builtin().iter() {
-        for part in layers(model, 1) {
-            if !rule.layers.contains(&part.kind.follows()) {
+/// A rule's line for every part of every model, and the shapes of some.
+fn rule_text(rule: &Rule) -> String {
+    let status = match rule.status {
+        Status::Current => String::new(),
+        other => format!(", {}", other.name()),
+    };
+    let mut text = format!("`{}` {}{status}\n\n", rule.id, rule.version);
+    let ranks: Vec<String> = RANKS.iter().map(|tp| format!("tp {tp}")).collect();
+    let mut names = vec!["model", "layer", "format"];
+    names.extend(ranks.iter().map(String::as_str));
+    text += &head(&names);
+    let mut shapes = String::new();
+    for model in builtin() {
+        for part in parts(model, rule) {
+            let (kind, format) = (part.kind.to_string(), part.weight.to_string());
+            let plans = RANKS.map(|tp| at(&part, rule, tp));
+            if plans.iter().all(Option::is_none) {
                 continue;
             }
-            // What the matrices show too is left out, unless the model is stored so.
-            if !rule.formats.contains(&part.weight) || !concerns(rule, &part, ONE) {
+            let mut cells = vec![model.name.clone(), kind.clone(), format.clone()];
+            cells.extend(plans.iter().map(|p| p.as_ref().map_or(String::new(), cell)));
+            text += &row(&cells);
+            let own = layers(model, 1).contains(&part);
+            if !own || !DETAILED.contains(&model.name.as_str()) {
                 continue;
             }
-            rows.extend(RANKS.map(|tp| row(rule, &part, tp)));
+            for (tp, plan) in RANKS.iter().zip(plans) {
+                let Some(plan) = plan else { continue };
+                let tensors = ["w13", "w2", "w13_scale", "w2_scale"];
+                let mut cells = vec![model.name.clone(), kind.clone(), tp.to_string()];
+                cells.push(lengths(plan.ranks.iter().map(|rank| rank.len)));
+                cells.extend(tensors.map(|name| shape(&plan, name)));
+                shapes += &row(&cells);
+            }
         }
     }
-    let wide = |n: usize| rows.iter().map(|r| r[n].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEAD.len()).map(wide).collect();
-    let mut text = format!(
-        "{}: {} x {}, {} experts, {} of them per token, {}; historical rules in brackets\n",
-        model.name, model.hidden, model.intermediate, model.experts, model.top_k, model.activation
-    );
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            write!(line, "{cell:<width$}  ").expect("a string takes all");
-        }
-        text.push_str(line.trim_end());
+    if !shapes.is_empty() {
         text.push('\n');
+        let names = [
+            "model",
+            "layer",
+            "tp",
+            "real per rank",
+            "w13",
+            "w2",
+            "w13 scale",
+            "w2 scale",
+        ];
+        text += &head(&names);
+        text += &shapes;
     }
     text
 }
 
-fn snapshot(name: String, text: String) {
+/// The best that a stack's current rules give for every part, format and number of ranks of a
+/// model, with the backend of the first rule that gives it.
+fn matrix_text(model: &Model, rules: &[&Rule]) -> String {
+    let ranks: Vec<String> = RANKS.iter().map(|tp| format!("tp {tp}")).collect();
+    let mut names = vec!["layer", "format"];
+    names.extend(ranks.iter().map(String::as_str));
+    let mut text = format!("{}\n\n{}", model.name, head(&names));
+    for part in layers(model, 1) {
+        for &weight in WeightFormat::ALL {
+            let own = if weight == part.weight { " (own)" } else { "" };
+            let spec = LayerSpec {
+                weight,
+                ..part.clone()
+            };
+            let takes = |rule: &&&Rule| {
+                rule.formats.contains(&weight) && rule.layers.contains(&part.kind.follows())
+            };
+            let best = RANKS.map(|tp| {
+                let ranks = Parallel { tp, ep: 1 };
+                let plans = rules
+                    .iter()
+                    .filter(takes)
+                    .filter(|rule| concerns(rule, &spec, ranks))
+                    .map(|rule| (*rule, plan_sizes(&spec, ranks, rule, &[])));
+                let plans = plans.map(|(rule, plan)| match plan {
+                    Ok(plan) => (rule, plan),
+                    Err(e) => panic!("{} tp={tp}: {e}", rule.id),
+                });
+                plans.min_by_key(|(_, plan)| (plan.fit, plan.overhead_millionths))
+            });
+            if best.iter().all(Option::is_none) {
+                continue;
+            }
+            let mut cells = vec![part.kind.to_string(), format!("{weight}{own}")];
+            cells.extend(best.iter().map(|best| match best {
+                Some((rule, plan)) => format!("{}: {}", rule.backend, cell(plan)),
+                None => String::new(),
+            }));
+            text += &row(&cells);
+        }
+    }
+    text
+}
+
+/// Every file by its name.
+fn texts(rules: &Rules) -> BTreeMap<String, String> {
+    let all: Vec<&Rule> = rules.iter().collect();
+    let stacks: BTreeSet<&str> = all.iter().map(|rule| rule.stack.as_str()).collect();
+    let of_rules = all.par_iter().map(|rule| {
+        let id = &rule.id;
+        (format!("rule@{id}"), rule_text(rule))
+    });
+    let mut texts: BTreeMap<String, String> = of_rules.collect();
+    let pairs: Vec<(&Model, &str)> = builtin()
+        .iter()
+        .flat_map(|model| stacks.iter().map(move |stack| (model, *stack)))
+        .collect();
+    let matrices = pairs.par_iter().map(|(model, stack)| {
+        let current = |rule: &&Rule| rule.stack == *stack && rule.status == Status::Current;
+        let rules: Vec<&Rule> = all.iter().copied().filter(current).collect();
+        let name = &model.name;
+        (format!("matrix@{name}.{stack}"), matrix_text(model, &rules))
+    });
+    texts.extend(matrices.collect::<Vec<_>>());
+    texts
+}
+
+#[test]
+fn every_rule_has_its_table_and_every_model_its_matrix_for_every_stack() {
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path("../snapshots");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(name, text));
-}
-
-#[test]
-fn the_first_models_have_their_tables() {
-    let detailed = |model: &&Model| DETAILED.contains(&model.name.as_str());
-    let models: Vec<&Model> = builtin().iter().filter(detailed).collect();
-    assert_eq!(models.len(), DETAILED.len());
-    for model in models {
-        let text = table(model);
-        let lines = text.lines().count();
-        assert!(lines > 50, "{}: {lines} lines", model.name);
-        let name = format!("plan-tables@{}", model.name);
-        snapshot(name, text);
-    }
-}
-
-/// Markdown, since its cells are not aligned: a new rule adds a line and changes no other.
-#[test]
-fn every_model_has_a_matrix_for_every_stack() {
-    let rules = Rules::builtin();
-    let stacks: BTreeSet<&str> = rules.iter().map(|rule| rule.stack.as_str()).collect();
-    for model in builtin() {
-        for stack in &stacks {
-            let pattern = format!("{stack}.*");
-            let query = Query {
-                rule: Some(&pattern),
-                all: false,
-                ..Query::of(Parallel { tp: 1, ep: 1 })
-            };
-            let table = Table::all(std::slice::from_ref(model), rules, &query, &RANKS);
-            let table = table.unwrap_or_else(|e| panic!("{} {stack}: {e}", model.name));
-            let mut text = Vec::new();
-            table_markdown(&table, &mut text).expect("a vector takes all");
-            let text = String::from_utf8(text).expect("text");
-            let name = format!("matrix@{}.{stack}", model.name);
-            snapshot(name, text);
+    let texts = texts(Rules::builtin());
+    settings.bind(|| {
+        for (name, text) in &texts {
+            insta::assert_snapshot!(name.as_str(), text);
         }
-    }
+    });
+}
+
+/// The files that differ between the shipped rules and those with one more.
+fn changed_by(entry: &str) -> Vec<String> {
+    let before = texts(Rules::builtin());
+    let more = Rules::parse(entry, "throwaway.toml").unwrap_or_else(|e| panic!("{e}"));
+    let after = texts(&Rules::builtin().clone().with(more));
+    let changed = after
+        .into_iter()
+        .filter(|(name, text)| before.get(name) != Some(text));
+    changed.map(|(name, _)| name).collect()
+}
+
+const THROWAWAY: &str = r#"
+[[rule]]
+id = "sglang.throwaway.fp8"
+stack = "sglang"
+version = "0.5.23"
+backend = "throwaway"
+formats = ["fp8", "bf16"]
+source = "facts/none: a rule to count files by"
+grade = "derived"
+timing = "after-load"
+split = "floor"
+order = "up-gate"
+intermediate = [{ align = 128 }]
+"#;
+
+#[test]
+fn a_new_rule_adds_one_file_and_changes_none() {
+    assert_eq!(changed_by(THROWAWAY), ["rule@sglang.throwaway.fp8"]);
+}
+
+/// A rule that takes any width where the stack's others pad or refuse.
+#[test]
+fn a_rule_that_changes_the_answer_shows_in_the_matrices_of_those_models_alone() {
+    let entry = THROWAWAY.replace("\"fp8\", \"bf16\"", "\"nvfp4\"");
+    let better = entry.replace("align = 128", "align = 16");
+    let changed = changed_by(&better);
+    let matrix = |name: &&String| name.starts_with("matrix@") && name.ends_with(".sglang");
+    assert_eq!(changed.iter().filter(matrix).count() + 1, changed.len());
+    assert!(
+        changed
+            .iter()
+            .any(|name| name == "matrix@Gemma-4-26B-A4B.sglang")
+    );
+    assert!(
+        !changed
+            .iter()
+            .any(|name| name == "matrix@Mixtral-8x7B-v0.1.sglang")
+    );
 }
