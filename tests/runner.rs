@@ -3,6 +3,7 @@
 use padproof::case::Case;
 use padproof::r#gen::Domain;
 use padproof::property::{Finding, Needs, Property, Tier, Trial, Vacuous, Verdict, find};
+use padproof::rule::Rules;
 use padproof::run::{
     Budget, Ended, Environment, Event, Filter, Job, Kind, Outcome, Reporter, Settings, execute,
     jobs,
@@ -73,6 +74,8 @@ fn run_until(asked: &Asked<'_>, stop: &AtomicBool) -> (Outcome, Told) {
         },
         max_fail: asked.max_fail,
         subject: SubjectChoice::Cpu,
+        rules: Rules::builtin(),
+        arguments: String::new(),
         shrink: false,
         threads: asked.threads,
         canonical: true,

@@ -277,6 +277,16 @@ pub(super) struct CheckArgs {
     pub(super) case: String,
     #[command(flatten)]
     pub(super) subject: SubjectArgs,
+    #[command(flatten)]
+    pub(super) own: OwnRules,
+}
+
+/// Rules of the user's.
+#[derive(Debug, Args)]
+pub(super) struct OwnRules {
+    /// A rule file to load beside the shipped ones (see docs/rule-file.md)
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
 }
 
 /// Which subject is asked.
@@ -408,6 +418,8 @@ pub(super) struct Choice {
     pub(super) no_cases: NoCases,
     #[command(flatten)]
     pub(super) subject: SubjectArgs,
+    #[command(flatten)]
+    pub(super) own: OwnRules,
 }
 
 /// What it means when nothing ran.

@@ -5,27 +5,49 @@
 use super::args::CheckArgs;
 use super::environment::Environment;
 use super::error::CliError;
-use super::select::{case, property};
+use super::select::{case, property, rules, rules_arguments};
 use super::subject::{chosen, end_at_once};
 use crate::case::Case;
 use crate::property::{Property, Verdict};
 use crate::report::finding_block;
+use crate::rule::Rules;
 use crate::run::{ExitCode, Finished, Worker, arguments_of, subject_of};
 use crate::subject::SubjectChoice;
+use std::borrow::Cow;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-fn parsed(args: &CheckArgs) -> Result<(&'static Property, Case), CliError> {
-    Ok((property(&args.property)?, case(&args.case)?))
+/// What one question needs.
+struct Question {
+    property: &'static Property,
+    case: Case,
+    subject: SubjectChoice,
+    rules: Cow<'static, Rules>,
+    /// Arguments that bring the rules.
+    arguments: String,
 }
 
-fn finished(
-    subject: &SubjectChoice,
-    property: &Property,
-    case: &Case,
-    verdict: Verdict,
-    time: Duration,
-) -> Finished {
+fn parsed(args: &CheckArgs) -> Result<Question, CliError> {
+    let file = args.own.rules.as_deref();
+    let rules = rules(file)?;
+    let question = Question {
+        property: property(&args.property)?,
+        case: case(&args.case, &rules)?,
+        subject: chosen(&args.subject)?,
+        rules,
+        arguments: rules_arguments(file),
+    };
+    end_at_once(&question.subject)?;
+    Ok(question)
+}
+
+fn finished(question: &Question, verdict: Verdict, time: Duration) -> Finished {
+    let Question {
+        property,
+        case,
+        subject,
+        ..
+    } = question;
     Finished {
         case: case.to_string(),
         name: None,
@@ -33,7 +55,7 @@ fn finished(
         word: None,
         property: property.name,
         subject: subject_of(subject, property),
-        arguments: arguments_of(subject, property),
+        arguments: arguments_of(subject, property) + &question.arguments,
         verdict,
         time,
     }
@@ -45,11 +67,10 @@ pub(super) fn check(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let (property, case) = parsed(args)?;
-    let subject = chosen(&args.subject)?;
-    end_at_once(&subject)?;
+    let question = parsed(args)?;
     let started = Instant::now();
-    let verdict = Worker::new(&subject).check(property, &case);
+    let mut worker = Worker::new(&question.subject, &question.rules);
+    let verdict = worker.check(question.property, &question.case);
     let code = match verdict {
         Verdict::Pass(_) => ExitCode::Passed,
         Verdict::Fail(_) => ExitCode::Failed,
@@ -57,25 +78,24 @@ pub(super) fn check(
         Verdict::Vacuous(_) => ExitCode::Vacuous,
         Verdict::Skip(_) => ExitCode::NothingRan,
     };
-    let done = finished(&subject, property, &case, verdict, started.elapsed());
+    let done = finished(&question, verdict, started.elapsed());
     finding_block(&done, true, environment.ci, out)?;
     Ok(code)
 }
 
 /// Prints the smallest case that still fails.
 pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let (property, case) = parsed(args)?;
-    let subject = chosen(&args.subject)?;
-    end_at_once(&subject)?;
-    let mut worker = Worker::new(&subject);
-    let verdict = worker.check(property, &case);
+    let question = parsed(args)?;
+    let property = question.property;
+    let mut worker = Worker::new(&question.subject, &question.rules);
+    let verdict = worker.check(property, &question.case);
     if !matches!(verdict, Verdict::Fail(_)) {
         // Failed is style.md C.3's word for a shrink that had nothing to shrink.
         let code = match verdict {
             Verdict::Broken(_) => ExitCode::Broken,
             _ => ExitCode::Failed,
         };
-        let done = finished(&subject, property, &case, verdict, Duration::ZERO);
+        let done = finished(&question, verdict, Duration::ZERO);
         writeln!(
             out,
             "{} does not fail on this case; nothing to shrink",
@@ -84,10 +104,10 @@ pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, 
         finding_block(&done, false, false, out)?;
         return Ok(code);
     }
-    let small = worker.shrink(property, &case);
+    let small = worker.shrink(property, &question.case);
     let started = Instant::now();
     let verdict = worker.check(property, &small);
-    let done = finished(&subject, property, &case, verdict, started.elapsed());
+    let done = finished(&question, verdict, started.elapsed());
     finding_block(&done, true, false, out)?;
     Ok(ExitCode::Passed)
 }

@@ -10,11 +10,12 @@ use super::error::CliError;
 use super::export::{Export, exports, standard};
 use super::output::{complain, note};
 use super::progress::Meter;
-use super::select::{Selected, properties};
+use super::select::{Selected, properties, rules, rules_arguments};
 use super::subject::{chosen as chosen_subject, interrupt};
 use super::values::{Count, Seed};
 use crate::r#gen::Domain;
 use crate::report::{matrix_human, matrix_json};
+use crate::rule::Rules;
 use crate::run::{
     Budget, Environment, ExitCode, Filter, Job, Outcome, Reporter, Settings, execute, jobs, matrix,
     matrix_cases,
@@ -42,7 +43,8 @@ pub(super) fn run(
     color: Color,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, CliError> {
-    let mut selected = Selected::default();
+    let own = rules(args.choice.own.rules.as_deref())?;
+    let mut selected = Selected::under(&own);
     for word in &args.what {
         selected.add(word)?;
     }
@@ -68,7 +70,8 @@ pub(super) fn replay(
     color: Color,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, CliError> {
-    let mut selected = Selected::default();
+    let own = rules(args.choice.own.rules.as_deref())?;
+    let mut selected = Selected::under(&own);
     for path in &args.paths {
         selected.add_file(path)?;
     }
@@ -121,7 +124,7 @@ fn budget(draws: &Draws, choice: &Choice, alone: bool) -> Result<Budget, CliErro
 }
 
 fn go(
-    selected: Selected,
+    selected: Selected<'_>,
     budget: Budget,
     tier: Tier,
     choice: &Choice,
@@ -165,6 +168,8 @@ fn go(
         },
         shrink: !conduct.no_shrink,
         subject,
+        rules: selected.rules,
+        arguments: rules_arguments(choice.own.rules.as_deref()),
         threads: threads(conduct.jobs),
         canonical: conduct.canonical,
         stop: &stop,
@@ -257,10 +262,11 @@ fn explain(settings: &Settings<'_>) {
 
 /// Refuses what `run --mutants` would ignore, if it was typed: variables may be set for other runs.
 pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Error> {
-    const IDLE: [&str; 17] = [
+    const IDLE: [&str; 18] = [
         "property",
         "subject",
         "timeout",
+        "rules",
         "filter",
         "no_cases",
         "tier",
@@ -295,7 +301,7 @@ pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Erro
 /// Plants every mutant: on the cases named, else on those that the tests use.
 pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let seed = args.draws.seed.map_or(MUTANT_SEED, |Seed(seed)| seed);
-    let mut selected = Selected::default();
+    let mut selected = Selected::under(Rules::builtin());
     for word in &args.what {
         selected.add(word)?;
     }

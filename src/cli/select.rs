@@ -8,7 +8,7 @@ use super::error::CliError;
 use super::list::builtin;
 use crate::case::Case;
 use crate::model::{self, Model, ModelError};
-use crate::plan::plan;
+use crate::plan::plan_with;
 use crate::property::{ALL, Needs, Property, find};
 use crate::rule::Rules;
 use crate::subject::SubjectChoice;
@@ -54,15 +54,26 @@ fn elsewhere(given: &str, error: ModelError, _: &Environment) -> Result<Model, C
 }
 
 /// Suites and single cases.
-#[derive(Default)]
-pub(super) struct Selected {
+pub(super) struct Selected<'r> {
+    /// The rules that cases may name.
+    pub(super) rules: &'r Rules,
     pub(super) suites: Vec<Suite>,
     pub(super) cases: Vec<Case>,
     /// Whether some entries of a suite were left out.
     pub(super) partial: bool,
 }
 
-impl Selected {
+impl<'r> Selected<'r> {
+    /// Nothing yet, of cases under these rules.
+    pub(super) fn under(rules: &'r Rules) -> Self {
+        Selected {
+            rules,
+            suites: Vec::new(),
+            cases: Vec::new(),
+            partial: false,
+        }
+    }
+
     /// Adds what one word names.
     pub(super) fn add(&mut self, word: &str) -> Result<(), CliError> {
         if suite::builtin(word).is_some() {
@@ -73,7 +84,7 @@ impl Selected {
             self.add_file(Path::new(word))?;
         } else if let Some((file, entry)) = word.rsplit_once("::") {
             // No case line and no name of an entry holds a colon.
-            let found = suite::parse(&open(Path::new(file))?, file)?;
+            let found = suite::parse_with(&open(Path::new(file))?, file, self.rules)?;
             self.add_entries(found, entry)?;
         } else if let Some((name, _)) = word
             .split_once('/')
@@ -83,7 +94,7 @@ impl Selected {
         } else if word.ends_with(".toml") && !word.contains('=') {
             self.add_file(Path::new(word))?;
         } else if word.contains('=') || word.is_empty() {
-            self.cases.push(case(word)?);
+            self.cases.push(case(word, self.rules)?);
         } else {
             let known: Vec<&str> = suite::BUILTIN.iter().map(|(name, _)| *name).collect();
             let hint = did_you_mean(word, &known);
@@ -99,7 +110,8 @@ impl Selected {
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), CliError> {
         let (file, text) = (path.display().to_string(), open(path)?);
         if path.extension().is_some_and(|ending| ending == "toml") {
-            self.suites.push(suite::parse(&text, &file)?);
+            self.suites
+                .push(suite::parse_with(&text, &file, self.rules)?);
             return Ok(());
         }
         self.add_lines(&file, &text)
@@ -111,7 +123,7 @@ impl Selected {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let read = case(line)
+            let read = case(line, self.rules)
                 .map_err(|error| CliError::Usage(format!("{file}:{}: {error}", at + 1)))?;
             self.cases.push(read);
         }
@@ -160,6 +172,16 @@ pub(super) fn rules(file: Option<&Path>) -> Result<Cow<'static, Rules>, CliError
     })
 }
 
+/// The arguments that bring the rules of a file, behind a space; nothing without one.
+pub(super) fn rules_arguments(file: Option<&Path>) -> String {
+    file.map_or(String::new(), |path| {
+        let word = path.to_string_lossy();
+        // A path holds no zero byte, all that cannot be quoted.
+        let word = shlex::try_quote(&word).unwrap_or_default();
+        format!(" --rules {word}")
+    })
+}
+
 fn open(path: &Path) -> Result<String, CliError> {
     let file = path.display().to_string();
     match std::fs::File::open(path) {
@@ -185,9 +207,9 @@ fn read(from: impl Read, file: &str) -> Result<String, CliError> {
 }
 
 /// A case of one line that can be planned: its rule exists, and its sizes fit 64 bits.
-pub(super) fn case(line: &str) -> Result<Case, CliError> {
+pub(super) fn case(line: &str, rules: &Rules) -> Result<Case, CliError> {
     let case: Case = line.parse()?;
-    plan(&case)?;
+    plan_with(&case, rules)?;
     Ok(case)
 }
 
@@ -271,7 +293,7 @@ mod tests {
 
     #[test]
     fn words_name_suites_entries_and_cases() {
-        let mut found = Selected::default();
+        let mut found = Selected::under(Rules::builtin());
         for word in ["boundary", "smoke/orders", "i=33,w=mxfp4,pad=i32"] {
             found.add(word).unwrap_or_else(|e| panic!("{word}: {e}"));
         }

@@ -14,15 +14,21 @@ use crate::terms::{Bias, LayerKind, Split, WeightFormat};
 /// The plan of a case, under the shipped rules.
 ///
 /// # Errors
-/// As [`plan_layer`], and an unknown rule id.
+/// As [`plan_with`].
 pub fn plan(case: &Case) -> Result<Plan, PlanError> {
+    plan_with(case, Rules::builtin())
+}
+
+/// The plan of a case whose rule, if it names one, is one of `rules`.
+///
+/// # Errors
+/// As [`plan_layer`], and an unknown rule id.
+pub fn plan_with(case: &Case, rules: &Rules) -> Result<Plan, PlanError> {
     match &case.scheme {
         Scheme::Rule(id) => {
-            let rule = Rules::builtin()
-                .get(id)
-                .map_err(|e| PlanError::UnknownRule {
-                    sentence: e.to_string(),
-                })?;
+            let rule = rules.get(id).map_err(|e| PlanError::UnknownRule {
+                sentence: e.to_string(),
+            })?;
             plan_under(case, rule)
         }
         Scheme::Spelled(spec) => plan_under(case, &spelled_rule(spec, case.w)?),

@@ -23,7 +23,7 @@ mod violations;
 pub use bare::unpadded;
 pub use conditions::{concerns, unread_version};
 pub use derive::{RANKS_MAX, REFINE_MIN, plan_layer, plan_sizes};
-pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, spelled_rule};
+pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, spelled_rule};
 pub use replicas::{replicated, unread_replicas};
 pub use split::{Cut, cut};
 pub use storage::storage_granule;

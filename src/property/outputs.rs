@@ -6,7 +6,7 @@ use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::{Case, Scheme};
 use crate::compare::{Comparison, same_bits};
 use crate::layout::PackedInputs;
-use crate::plan::{Plan, plan as plan_case, unpadded};
+use crate::plan::{Plan, plan_with, unpadded};
 use crate::reference::Reference;
 use crate::subject::SkipReason;
 use crate::tensor::{Logical, Output, RouterInput, Tensor};
@@ -196,7 +196,7 @@ pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             ..case.clone()
         };
         let alone_plan = {
-            let mut p = plan_case(&alone_case).map_err(broken)?;
+            let mut p = plan_with(&alone_case, trial.rules).map_err(broken)?;
             p.numerics = plan.numerics;
             p
         };

@@ -4,17 +4,17 @@ use super::invariants::invariants;
 use super::trial::{Trial, broken, fact};
 use super::{Finding, Tier, Verdict};
 use crate::case::{Case, Scheme};
-use crate::plan::{Fit, Plan, plan, plan_under, spelled_rule};
+use crate::plan::{Fit, Plan, plan_under, plan_with, spelled_rule};
 use crate::rule::{GranuleUnit, Rule, Rules};
 
-/// The case's own scheme as a rule, then every shipped rule that takes its format.
-fn rules_of(case: &Case) -> Result<Vec<Rule>, Verdict> {
+/// The case's own scheme as a rule, then every one of `rules` that takes its format.
+fn rules_of(case: &Case, rules: &Rules) -> Result<Vec<Rule>, Verdict> {
     let mut all = match &case.scheme {
-        Scheme::Rule(id) => vec![Rules::builtin().get(id).map_err(broken)?.clone()],
+        Scheme::Rule(id) => vec![rules.get(id).map_err(broken)?.clone()],
         Scheme::Spelled(spec) => vec![spelled_rule(spec, case.w).map_err(broken)?],
     };
     all.extend(
-        Rules::builtin()
+        rules
             .iter()
             .filter(|r| r.formats.contains(&case.w))
             .cloned(),
@@ -29,7 +29,7 @@ fn each_rule(
     trial: &mut Trial<'_>,
     check: impl Fn(&Case, &Rule, &Plan) -> Vec<String>,
 ) -> Verdict {
-    let rules = match rules_of(case) {
+    let rules = match rules_of(case, trial.rules) {
         Ok(rules) => rules,
         Err(verdict) => return verdict,
     };
@@ -195,7 +195,7 @@ pub(super) fn rule_agrees(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     if !matches!(verdict, Verdict::Pass(_)) {
         return verdict;
     }
-    match plan(case) {
+    match plan_with(case, trial.rules) {
         Ok(_) => Verdict::Pass(Tier::Bytes),
         Err(e) => broken(e),
     }

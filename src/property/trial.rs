@@ -7,8 +7,9 @@ use crate::compare::{Comparison, Difference};
 use crate::fill::{FillError, fill_in};
 use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage};
-use crate::plan::{Fit, Plan, plan};
+use crate::plan::{Fit, Plan, plan_with};
 use crate::reference::Reference;
+use crate::rule::Rules;
 use crate::subject::{Misbehaviour, SkipReason, Subject, SubjectError};
 use crate::tensor::{Logical, Output, Pool};
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ pub struct Trial<'a> {
     pub mutant: Option<&'static Mutant>,
     /// Whether the planted mutant changed anything so far.
     pub planted: bool,
+    /// The rules that cases may name, and that claims about plans go through.
+    pub(super) rules: &'a Rules,
     /// The property and the case that findings about the subject itself are filed under.
     asked: (&'static str, String),
     memory: Memory,
@@ -41,6 +44,7 @@ impl<'a> Trial<'a> {
             subject,
             mutant: None,
             planted: false,
+            rules: Rules::builtin(),
             asked: ("-", String::new()),
             memory: Memory::default(),
         }
@@ -51,6 +55,11 @@ impl<'a> Trial<'a> {
         self.subject.about(case);
         self.asked = (property, case.to_string());
         self
+    }
+
+    /// The same with these rules instead of the shipped ones.
+    pub fn under(self, rules: &'a Rules) -> Self {
+        Trial { rules, ..self }
     }
 
     /// The same with `mutant` planted.
@@ -89,7 +98,7 @@ impl<'a> Trial<'a> {
 
     /// The case's plan; a plan that the rule refuses is a skip.
     pub(super) fn plan(&mut self, case: &Case) -> Result<Plan, Verdict> {
-        let mut made = plan(case).map_err(broken)?;
+        let mut made = plan_with(case, self.rules).map_err(broken)?;
         runnable(&made)?;
         self.mutate_plan(&mut made);
         Ok(made)

@@ -5,6 +5,7 @@
 use crate::case::Case;
 use crate::r#gen::minimise;
 use crate::property::{Finding, Memory, Needs, Property, Trial, Verdict};
+use crate::rule::Rules;
 use crate::subject::{Subject, SubjectChoice};
 use std::any::Any;
 use std::mem;
@@ -18,17 +19,19 @@ const SHRINK_BUDGET: usize = 400;
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 
 /// A worker's subject and memory, kept from check to check.
-pub struct Worker {
+pub struct Worker<'r> {
     choice: SubjectChoice,
+    rules: &'r Rules,
     subject: Box<dyn Subject + Send>,
     memory: Memory,
 }
 
-impl Worker {
-    /// A worker that asks the chosen subject.
-    pub fn new(choice: &SubjectChoice) -> Worker {
+impl<'r> Worker<'r> {
+    /// A worker that asks the chosen subject, of cases under these rules.
+    pub fn new(choice: &SubjectChoice, rules: &'r Rules) -> Self {
         Worker {
             choice: choice.clone(),
+            rules,
             subject: choice.subject(),
             memory: Memory::default(),
         }
@@ -37,6 +40,7 @@ impl Worker {
     /// Asks the property; a panic becomes a finding of its own kind.
     pub fn check(&mut self, property: &Property, case: &Case) -> Verdict {
         let mut trial = Trial::new(self.subject.as_mut())
+            .under(self.rules)
             .with_memory(mem::take(&mut self.memory))
             .about(property.name, case);
         let asked = catch_unwind(AssertUnwindSafe(|| (property.check)(case, &mut trial)));
@@ -67,13 +71,13 @@ impl Worker {
 
 /// Asks one property of one case, of the CPU subject.
 pub fn check(property: &Property, case: &Case) -> Verdict {
-    Worker::new(&SubjectChoice::Cpu).check(property, case)
+    Worker::new(&SubjectChoice::Cpu, Rules::builtin()).check(property, case)
 }
 
 /// The smallest case found that still fails the property on the CPU subject; none if the case does
 /// not fail.
 pub fn shrink(property: &Property, case: &Case) -> Option<Case> {
-    let mut worker = Worker::new(&SubjectChoice::Cpu);
+    let mut worker = Worker::new(&SubjectChoice::Cpu, Rules::builtin());
     let fails = matches!(worker.check(property, case), Verdict::Fail(_));
     fails.then(|| worker.shrink(property, case))
 }

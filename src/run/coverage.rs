@@ -3,8 +3,9 @@
 //! It must not judge verdicts. Layer 9.
 
 use crate::case::Case;
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, plan_with};
 use crate::property::is_padded;
+use crate::rule::Rules;
 use crate::terms::{Fill, Route};
 
 /// What is counted: the name in reports and in `[suite.coverage]`, and its test.
@@ -52,12 +53,12 @@ pub struct Coverage {
 
 impl Coverage {
     /// What one case covers; one without a plan covers nothing.
-    pub fn of(case: &Case) -> Self {
+    pub fn of(case: &Case, rules: &Rules) -> Self {
         let mut one = Coverage {
             cases: 1,
             ..Coverage::default()
         };
-        if let Ok(plan) = plan(case) {
+        if let Ok(plan) = plan_with(case, rules) {
             for (hit, (_, test)) in one.hits.iter_mut().zip(COUNTERS) {
                 *hit = u64::from(test(case, &plan));
             }
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn a_case_covers_what_it_says() {
         let case: Case = "t=1,e=8,k=1,i=33,tp=2,w=mxfp4,pad=i32".parse().unwrap();
-        let one = Coverage::of(&case);
+        let one = Coverage::of(&case, Rules::builtin());
         for name in [
             "padded",
             "tp>1",

@@ -9,6 +9,7 @@ use super::{Counts, Coverage, Filter, Group, Job, Kind, Origin};
 use crate::case::Case;
 use crate::r#gen::{Domain, draw, suit};
 use crate::property::{ALL, Finding, Property, Tier, Verdict};
+use crate::rule::Rules;
 use crate::subject::SubjectChoice;
 use crate::suite::{Expect, Suite};
 use rayon::prelude::*;
@@ -58,6 +59,10 @@ pub struct Settings<'a> {
     pub shrink: bool,
     /// Which subject is asked.
     pub subject: SubjectChoice,
+    /// The rules that cases and plan entries may name.
+    pub rules: &'a Rules,
+    /// Arguments that every reproducer needs besides its subject's, behind a space.
+    pub arguments: String,
     /// Threads.
     pub threads: usize,
     /// Whether case lines are spelled in full.
@@ -182,17 +187,17 @@ impl Run<'_, '_, '_> {
             self.ended = Some(Ended::Interrupted);
             return Ok(0);
         }
-        let (canonical, subject) = (self.settings.canonical, &self.settings.subject);
+        let settings = self.settings;
         for job in jobs {
             self.emit(&Event::CaseStarted {
-                case: &label(job, canonical),
+                case: &label(job, settings.canonical),
             })?;
         }
         let done: Vec<(Vec<Finished>, Coverage)> = self.pool.install(|| {
             jobs.par_iter()
                 .map_init(
-                    || Worker::new(subject),
-                    |worker, job| run(worker, subject, job, canonical),
+                    || Worker::new(&settings.subject, settings.rules),
+                    |worker, job| run(worker, settings, job),
                 )
                 .collect()
         });
@@ -231,7 +236,7 @@ impl Run<'_, '_, '_> {
             return Ok(());
         }
         self.shrinks += 1;
-        let mut worker = Worker::new(&self.settings.subject);
+        let mut worker = Worker::new(&self.settings.subject, self.settings.rules);
         let small = worker.shrink(property, case);
         if small == *case {
             return Ok(());
@@ -334,23 +339,17 @@ fn spelled(case: &Case, canonical: bool) -> String {
 }
 
 /// Runs one job on a worker.
-fn run(
-    worker: &mut Worker,
-    subject: &SubjectChoice,
-    job: &Job,
-    canonical: bool,
-) -> (Vec<Finished>, Coverage) {
+fn run(worker: &mut Worker<'_>, settings: &Settings<'_>, job: &Job) -> (Vec<Finished>, Coverage) {
+    let subject = &settings.subject;
     match job {
         Job::Plan { entry, origin } => {
             let started = Instant::now();
-            let verdict = hold(entry);
-            let done = finished(
-                &origin.name,
-                Some(origin),
-                (PLAN_ENTRY, "-"),
-                verdict,
-                started,
-            );
+            let verdict = hold(entry, settings.rules);
+            let names = (PLAN_ENTRY, "-");
+            let done = Finished {
+                arguments: settings.arguments.clone(),
+                ..finished(&origin.name, Some(origin), names, verdict, started)
+            };
             (vec![done], Coverage::default())
         }
         Job::Case {
@@ -359,7 +358,7 @@ fn run(
             expect,
             origin,
         } => {
-            let line = spelled(case, canonical);
+            let line = spelled(case, settings.canonical);
             let origin = origin.as_ref().map(|(_, origin)| origin);
             let mut all: Vec<Finished> = properties
                 .iter()
@@ -368,13 +367,13 @@ fn run(
                     let verdict = worker.check(property, case);
                     let names = (property.name, subject_of(subject, property));
                     Finished {
-                        arguments: arguments_of(subject, property),
+                        arguments: arguments_of(subject, property) + &settings.arguments,
                         ..finished(&line, origin, names, verdict, started)
                     }
                 })
                 .collect();
-            foretold(*expect, &line, origin, subject, &mut all);
-            (all, Coverage::of(case))
+            foretold(*expect, &line, origin, settings, &mut all);
+            (all, Coverage::of(case, settings.rules))
         }
     }
 }
@@ -404,7 +403,7 @@ fn foretold(
     expect: Expect,
     case: &str,
     origin: Option<&Origin>,
-    subject: &SubjectChoice,
+    settings: &Settings<'_>,
     all: &mut Vec<Finished>,
 ) {
     let (kind, property, word, wanted) = match expect {
@@ -443,7 +442,7 @@ fn foretold(
     };
     let verdict = Verdict::Fail(Box::new(stale));
     all.push(Finished {
-        arguments: subject.arguments(),
+        arguments: settings.subject.arguments() + &settings.arguments,
         ..finished(case, origin, (property, "-"), verdict, Instant::now())
     });
 }

@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 /// The name under which plan entries are reported, as a property is.
 pub const PLAN_ENTRY: &str = "plan-entry";
 
-/// Plans the entry's model under its rules and compares every plan with what is expected. What
+/// Plans the entry's model under its rules, those of `rules` unless it brings its own, and compares every plan with what is expected. What
 /// padding must hold whatever is expected ([`invariants`]) is asked of every plan too.
-pub fn hold(entry: &PlanEntry) -> Verdict {
-    match faults(entry) {
+pub fn hold(entry: &PlanEntry, rules: &Rules) -> Verdict {
+    match faults(entry, rules) {
         Ok((faults, count)) => verdict(entry, &faults, count),
         Err(message) => Verdict::Broken(message),
     }
@@ -26,13 +26,13 @@ pub fn hold(entry: &PlanEntry) -> Verdict {
 /// A field that differs: where, wanted, actual.
 type Fault = [String; 3];
 
-fn faults(entry: &PlanEntry) -> Result<(Vec<Fault>, u64), String> {
+fn faults(entry: &PlanEntry, rules: &Rules) -> Result<(Vec<Fault>, u64), String> {
     let mut model = model(&entry.model).map_err(|e| e.to_string())?;
     if let Some(format) = entry.format {
         model.quant = Quant::none(format);
     }
     let own = own_rules(entry, &model)?;
-    let rules = own.as_ref().unwrap_or(Rules::builtin());
+    let rules = own.as_ref().unwrap_or(rules);
     let pattern = match &entry.rules {
         PlanRules::Every => None,
         PlanRules::Named(pattern) => Some(pattern.as_str()),
@@ -296,8 +296,13 @@ mod tests {
 
     #[test]
     fn a_right_entry_passes_and_a_wrong_one_names_the_field() {
-        assert_eq!(hold(&entry("{ width = 961 }")), Verdict::Pass(Tier::Bytes));
-        let Verdict::Fail(finding) = hold(&entry("{ width = 960, no_codes = [] }")) else {
+        assert_eq!(
+            hold(&entry("{ width = 961 }"), Rules::builtin()),
+            Verdict::Pass(Tier::Bytes)
+        );
+        let Verdict::Fail(finding) =
+            hold(&entry("{ width = 960, no_codes = [] }"), Rules::builtin())
+        else {
             panic!("must fail");
         };
         assert!(finding.place.ends_with("width"), "{}", finding.place);
@@ -314,7 +319,11 @@ mod tests {
             "{ shapes = { w13 = [8, 1024, 4096] }, logical = { w2 = [8, 4096, 1024] } }",
             "{ bytes = { w2 = 67108864 }, blocks = [0, 1024, 2048, 3072, 4096, 5120, 6144, 7168] }",
         ] {
-            assert_eq!(hold(&entry(right)), Verdict::Pass(Tier::Bytes), "{right}");
+            assert_eq!(
+                hold(&entry(right), Rules::builtin()),
+                Verdict::Pass(Tier::Bytes),
+                "{right}"
+            );
         }
         for (wrong, field) in [
             ("{ overhead = 6.57 }", "overhead"),
@@ -329,7 +338,7 @@ mod tests {
             ("{ codes = [\"PP105\"] }", "PP105"),
             ("{ rules = 2 }", "rules"),
         ] {
-            let Verdict::Fail(finding) = hold(&entry(wrong)) else {
+            let Verdict::Fail(finding) = hold(&entry(wrong), Rules::builtin()) else {
                 panic!("{wrong} must fail");
             };
             assert!(finding.place.ends_with(field), "{wrong}: {}", finding.place);

@@ -14,5 +14,5 @@ mod valid;
 pub use builtin::{BUILTIN, builtin};
 pub use entry::{CaseEntry, Expect, Suite};
 pub use error::{Fault, SuiteError};
-pub use parse::{CASES_MAX, parse};
+pub use parse::{CASES_MAX, parse, parse_with};
 pub use plan_entry::{ModelSizes, PlanEntry, PlanExpect, PlanModel, PlanRules};

@@ -26,8 +26,13 @@ const VACUOUS_MAX: f64 = 0.5;
 /// Longest name of a suite or entry.
 const NAME_MAX: usize = 64;
 
-/// Reads a suite; `file` is what messages call it.
+/// Reads a suite whose cases name shipped rules; `file` is what messages call it.
 pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
+    parse_with(text, file, Rules::builtin())
+}
+
+/// Reads a suite whose cases name rules of `rules`.
+pub fn parse_with(text: &str, file: &str, rules: &Rules) -> Result<Suite, SuiteError> {
     // Found once: a suite may have a hundred thousand entries.
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line_at = |byte: usize| 1 + ends.partition_point(|end| *end < byte);
@@ -58,6 +63,7 @@ pub fn parse(text: &str, file: &str) -> Result<Suite, SuiteError> {
         names: HashMap::new(),
         line: 0,
         own,
+        rules,
     };
     let mut entries: Vec<(usize, RawEntry)> = Vec::new();
     entries.extend(
@@ -136,15 +142,17 @@ fn name(name: &str) -> Result<(), Fault> {
 }
 
 /// The suite so far, the names in it, and the line of the entry being added.
-struct Builder {
+struct Builder<'r> {
     suite: Suite,
     names: HashMap<String, usize>,
     line: usize,
     /// Rules of the file itself.
     own: Rules,
+    /// Rules that cases may name.
+    rules: &'r Rules,
 }
 
-impl Builder {
+impl Builder<'_> {
     /// The full name of an entry, kept so that no other takes it.
     fn claim(&mut self, short: &str, swept: &str) -> Result<String, Fault> {
         name(short)?;
@@ -165,7 +173,7 @@ impl Builder {
     fn add_case(&mut self, raw: RawCase) -> Result<(), Fault> {
         let full = self.claim(&raw.name, "")?;
         let expect = expect(&full, raw.expect.as_deref(), raw.why.as_deref())?;
-        let case = case(&full, &raw.line)?;
+        let case = case(&full, &raw.line, self.rules)?;
         self.suite.cases.push(CaseEntry {
             name: full,
             case,
@@ -217,7 +225,7 @@ impl Builder {
         for values in swept {
             let full = self.claim(&short, &values)?;
             let comma = if line.is_empty() { "" } else { "," };
-            let case = case(&full, &format!("{line}{comma}{values}"))?;
+            let case = case(&full, &format!("{line}{comma}{values}"), self.rules)?;
             self.suite.cases.push(CaseEntry {
                 name: full,
                 case,
@@ -321,7 +329,7 @@ impl Builder {
 }
 
 fn spelled_scheme(name: &str, line: &str) -> Result<crate::case::PadSpec, Fault> {
-    match case(name, line)?.scheme {
+    match case(name, line, Rules::builtin())?.scheme {
         Scheme::Spelled(spec) => Ok(spec),
         Scheme::Rule(_) => Err(Fault::Value {
             name: name.to_owned(),

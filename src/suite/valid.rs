@@ -9,14 +9,14 @@ use crate::model::builtin;
 use crate::rule::Rules;
 use crate::terms::CODES;
 
-/// A case of one line, its rule a shipped one.
-pub(super) fn case(name: &str, line: &str) -> Result<Case, Fault> {
+/// A case of one line, its rule one of `rules`.
+pub(super) fn case(name: &str, line: &str, rules: &Rules) -> Result<Case, Fault> {
     let case: Case = line.parse().map_err(|source| Fault::Case {
         name: name.to_owned(),
         source,
     })?;
     if let Scheme::Rule(id) = &case.scheme {
-        let known = Rules::builtin().get(id);
+        let known = rules.get(id);
         known.map_err(|error| Fault::Rule {
             name: name.to_owned(),
             message: error.to_string(),

@@ -164,3 +164,52 @@ fn a_repositorys_name_is_told_what_would_ask_for_it() {
         );
     }
 }
+
+/// A rule of the user's is named by cases, by suites and in what reproduces a finding.
+#[test]
+fn cases_run_under_a_rule_of_the_users() {
+    let folder = Folder::new();
+    let rule = "[[rule]]\nid = \"mine.kernel.fp8\"\nstack = \"mine\"\nversion = \"1\"\nbackend = \"kernel\"\n\
+        formats = [\"fp8\"]\nsource = \"here\"\ngrade = \"source\"\ntiming = \"after-load\"\nsplit = \"floor\"\n\
+        order = \"gate-up\"\nintermediate = [{ align = 16 }]\n";
+    let rules = folder.file("my rules.toml", rule);
+    let case = "t=3,e=4,h=32,i=961,w=fp8,rule=mine.kernel.fp8";
+    refused(
+        &["check", "pad-identity", case],
+        &["no rule matches `mine.kernel.fp8`"],
+    );
+    let out = ends(&["check", "pad-identity", case, "--rules", &rules], 0);
+    assert!(text(&out.stdout).contains("PASS"), "{}", text(&out.stdout));
+    let lines = folder.file("cases.txt", case);
+    ends(
+        &["replay", &lines, "-p", "pad-identity", "--rules", &rules],
+        0,
+    );
+    // An entry that is stale: what it says to type brings the rules along.
+    let entry = format!(
+        "[[case]]\nname = \"odd\"\nline = \"{case}\"\nexpect = \"fail\"\nwhy = \"no more\"\n"
+    );
+    let suite = folder.file("s.toml", format!("[suite]\nname = \"s\"\n{entry}"));
+    refused(&["run", &suite], &["s.toml", "mine.kernel.fp8"]);
+    let said = text(&ends(&["run", &suite, "-p", "pad-identity", "--rules", &rules], 1).stdout);
+    let typed = said
+        .lines()
+        .find_map(|line| line.split_once("padproof run "));
+    let (_, words) = typed.unwrap_or_else(|| panic!("{said}"));
+    let words = shlex::split(words).unwrap();
+    let again: Vec<&str> = ["run"]
+        .into_iter()
+        .chain(words.iter().map(|w| &**w))
+        .collect();
+    ends(&again, 1);
+    // Every property of plans is asked of it too, and shrinking knows it.
+    ends(
+        &["run", "smoke/orders", "-p", "plan-units", "--rules", &rules],
+        0,
+    );
+    ends(&["shrink", "pad-identity", case, "--rules", &rules], 1);
+    refused(
+        &["run", "--mutants", "--rules", &rules],
+        &["--rules does nothing beside --mutants"],
+    );
+}

@@ -185,7 +185,7 @@ fn every_plan_of_the_shipped_suites_is_as_expected() {
         let faults: Vec<String> = suite
             .plans
             .iter()
-            .filter_map(|entry| match hold(entry) {
+            .filter_map(|entry| match hold(entry, Rules::builtin()) {
                 Verdict::Pass(_) => None,
                 Verdict::Fail(finding) => Some(format!("{}: {:#?}", entry.name, finding.first)),
                 other => Some(format!("{}: {other:?}", entry.name)),
