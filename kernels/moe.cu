@@ -14,7 +14,9 @@
 // Two paths, chosen on the Rust side: FAST loads 16 bytes at a time by cp.async into the next of two
 // stages; the general one takes any width with predicated loads of `unit` bytes.
 //
-// Rows past a block's slots, columns past N and bytes past a row are neither read nor written.
+// Rows past a block's slots, columns past N and bytes past a row are neither read nor written. How many
+// columns and channels there are is told at run time; where a plan leaves padding out of them, it is not
+// read either.
 #pragma once
 #ifdef PP_HOST
 #include "host/cuda_host.h"
@@ -229,23 +231,23 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
         // The first 32 rows of the tile are gate's channels and the others up's, where gated.
         int half = gated ? tid / 32 : 0, channel = n0 + (gated ? tid % 32 : tid);
         int place = p.up_first && gated ? 1 - half : half;
-        int run = p.group && gated ? p.group : channels;
-        int row = channel / run * run * (gated ? 2 : 1) + place * run + channel % run;
+        int run = p.group && gated ? p.group : p.half_rows;
+        int row = gated ? channel / run * run * 2 + place * run + channel % run : channel;
         if (PP_FAULT(PP_WRONG_HALF) && gated && place == 1) row -= 1;
         bool there = channel < channels;
         rows[tid] = there ? row : -1;
         scale_rows[tid] = w.row_block == 0 ? half
             : w.row_block == 1             ? row
-                                           : place * ((channels + w.row_block - 1) / w.row_block)
+                                           : place * ((p.half_rows + w.row_block - 1) / w.row_block)
                 + channel / w.row_block;
     }
     __syncthreads();
 
     const unsigned char* weights = w.weights + expert * w.expert_bytes;
     const unsigned char* inputs = FIRST ? p.x : p.mid;
-    const int a_row = FIRST ? w.cols * pp_bits(A) / 8 : p.mid_pitch;
+    const int a_row = FIRST ? p.x_pitch : p.mid_pitch;
     // Bytes of a row that may be read.
-    int a_limit = w.cols * pp_bits(A) / 8, b_limit = w.row_bytes;
+    int a_limit = w.cols * pp_bits(A) / 8, b_limit = (w.cols * pp_bits(W) + 7) / 8;
     if (PP_FAULT(PP_TAIL_READ) && !FAST) {
         int whole = (w.cols + PP_GROUP - 1) / PP_GROUP * PP_GROUP;
         a_limit = whole * pp_bits(A) / 8;

@@ -2,7 +2,8 @@
 // every number before a launch; the kernels trust them.
 #pragma once
 
-// A weight tensor of one rank, [experts, rows, cols], with its scales.
+// A weight tensor of one rank, [experts, rows, row_bytes], with its scales. Only the first `cols`
+// columns of a row are multiplied: what a plan pads beyond them is not read.
 struct PpMatrix {
     const unsigned char* weights;
     const unsigned char* scales;  // null: none
@@ -10,10 +11,10 @@ struct PpMatrix {
     const float* bias;            // [experts, rows]; null: none
     long long expert_bytes;       // of weights
     long long expert_scale_bytes;
-    int rows;
-    int cols;
-    int row_bytes;
-    int unit;           // bytes that a general load takes at a time: divides row_bytes and addresses
+    int rows;           // stored
+    int cols;           // multiplied
+    int row_bytes;      // stored
+    int unit;           // bytes that a general load takes at a time: divides rows, their `cols` and addresses
     int scale_element;  // PP_F32, PP_BF16, PP_E4M3 or PP_E8M0
     int scale_cols;     // columns as stored
     int row_block;      // rows that share a scale; 0: each half by itself
@@ -26,7 +27,7 @@ struct PpMatrix {
 struct PpParams {
     PpMatrix w13;
     PpMatrix w2;
-    const unsigned char* x;  // [tokens, hidden], elements of type A
+    const unsigned char* x;  // [tokens, x_pitch bytes], elements of type A
     const int* ids;          // [tokens, top_k], global expert ids; -1: nothing
     const float* weights;    // [tokens, top_k]
     // Workspace.
@@ -42,8 +43,9 @@ struct PpParams {
     int top_k;
     int experts;       // held by this rank
     int expert_first;  // the first of them
-    int hidden;
-    int width;
+    int hidden;        // channels of the output that are computed
+    int width;         // channels of the intermediate that are computed
+    int half_rows;     // rows of a half of w13, stored
     int halves;
     int up_first;      // 1: the up half's rows come first
     int group;         // rows of a half that stand together; 0: the whole half
@@ -51,9 +53,9 @@ struct PpParams {
     int high_first;    // 1: the even element of a byte is in the high nibble
     int weights_input; // 1: the routing weight multiplies the input, not the output
     int mid_bf16;      // 1: the intermediate is bfloat16, else f32
+    int x_pitch;       // bytes
     int mid_pitch;     // bytes
     int x_unit;        // as PpMatrix::unit, for rows of x
     int mid_unit;      // the same for rows of mid
     int fault;         // a planted fault, where they are compiled in (PP_FAULTS)
-    int reserved;
 };

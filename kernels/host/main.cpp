@@ -99,9 +99,9 @@ bool one(long long records)
     PpParams p{};
     sizes(p.w13);
     sizes(p.w2);
-    for (int* n : {&p.tokens, &p.top_k, &p.experts, &p.expert_first, &p.hidden, &p.width, &p.halves,
-             &p.up_first, &p.group, &p.act, &p.high_first, &p.weights_input, &p.mid_bf16, &p.mid_pitch,
-             &p.x_unit, &p.mid_unit, &p.fault})
+    for (int* n : {&p.tokens, &p.top_k, &p.experts, &p.expert_first, &p.hidden, &p.width,
+             &p.half_rows, &p.halves, &p.up_first, &p.group, &p.act, &p.high_first, &p.weights_input,
+             &p.mid_bf16, &p.x_pitch, &p.mid_pitch, &p.x_unit, &p.mid_unit, &p.fault})
         *n = whole();
     const size_t slots = (size_t)p.tokens * p.top_k;
     const size_t blocks = (size_t)number();

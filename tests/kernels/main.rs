@@ -6,6 +6,7 @@
 
 mod faults;
 mod numbers;
+mod promises;
 mod sanitizers;
 
 use padproof::case::Case;

@@ -1,11 +1,20 @@
-//! The one way to the kernels compiled for the host (`kernels/host/api.cpp`).
+//! The CPU as a machine for the kernels, through what was compiled for it (`kernels/host/api.cpp`).
 //!
-//! It must not decide sizes: what it launches, `rank` has checked. Layer 5.
+//! It must not decide sizes: what it launches, `layer` has checked. Layer 5.
 
-use super::params::{Matrix, Params, activation, element};
+use super::launch::Launch;
+use super::layer::Work;
+use super::machine::Machine;
+use super::params::{Fault, Matrix, Params, activation, element};
+use super::record::Record;
+use super::workspace::{Addresses, Buffer, Slot, Workspace};
 use crate::num::Dtype;
 use crate::subject::error::{SkipReason, SubjectError};
 use crate::terms::Activation;
+
+/// Bytes around a tensor that a planted fault may reach: at most a tile of 128x4 scales of four bytes
+/// (`PP_SCALE_OVER_READ`), or 15 elements of four (`PP_TAIL_READ`).
+const REACH: usize = 4096;
 
 /// In which order the blocks of a launch, and the threads of a block, take their turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,34 +28,15 @@ pub enum Turns {
     Seeded(u64),
 }
 
-/// A kernel of `kernels/moe.cu`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kernel {
-    Align,
-    First,
-    Second,
-}
-
-impl Kernel {
-    pub(super) const fn name(self) -> &'static str {
+impl Turns {
+    /// `Order` of `kernels/host/fibers.h`, and a seed.
+    pub(super) const fn code(self) -> (i32, u64) {
         match self {
-            Kernel::Align => "pp_align",
-            Kernel::First => "pp_gemm1",
-            Kernel::Second => "pp_gemm2",
+            Turns::Forward => (0, 0),
+            Turns::Reverse => (1, 0),
+            Turns::Seeded(seed) => (2, seed),
         }
     }
-}
-
-/// One launch.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Launch {
-    pub(super) kernel: Kernel,
-    pub(super) inputs: Dtype,
-    pub(super) weights: Dtype,
-    pub(super) fast: bool,
-    pub(super) grid: (u32, u32),
-    pub(super) shared: usize,
-    pub(super) turns: Turns,
 }
 
 /// One of the kernels' numbers, for tests.
@@ -92,17 +82,81 @@ pub(super) fn available() -> Result<(), SkipReason> {
     ffi::sizes_agree()
 }
 
-/// Runs one kernel to its end.
-///
-/// Every pointer of `params` must be null or point to as many bytes as the kernel reaches from it
-/// with these sizes, aligned as its type asks; what `limits`, `rank` and `workspace` check. The
-/// buffers must outlive the call, and nothing else may use those that are written.
-pub(super) fn launch(launch: &Launch, params: &Params) -> Result<(), SubjectError> {
-    available()?;
-    ffi::launch(launch, params).map_err(|why| SubjectError::Kernel {
-        kernel: launch.kernel.name(),
-        why,
-    })
+/// The CPU, one fiber a CUDA thread.
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    turns: Turns,
+    fault: Fault,
+    pub(super) record: Option<Record>,
+    /// Copies of what kernels with a fault read.
+    copies: Vec<Buffer>,
+}
+
+impl Host {
+    pub(super) fn new(turns: Turns, fault: Fault) -> Host {
+        Host {
+            turns,
+            fault,
+            ..Host::default()
+        }
+    }
+}
+
+impl Machine for Host {
+    const NAME: &'static str = "cuda-host";
+
+    fn available(&self) -> Result<(), SkipReason> {
+        available()
+    }
+
+    fn clear(&mut self) {
+        self.copies.clear();
+    }
+
+    fn place(&mut self, bytes: &[u8]) -> Result<*const u8, SubjectError> {
+        if self.fault == Fault::None {
+            return Ok(bytes.as_ptr());
+        }
+        // What a planted fault reads beyond its tensor is memory of ours, too.
+        let mut copy = Buffer::default();
+        copy.reset("a copy", bytes.len(), REACH, 0);
+        copy.bytes_mut().copy_from_slice(bytes);
+        let at = copy.pointer();
+        self.copies.push(copy);
+        Ok(at)
+    }
+
+    fn lend(&mut self, workspace: &mut Workspace) -> Result<Addresses, SubjectError> {
+        Ok(Addresses(
+            workspace.all_mut().each_mut().map(Buffer::pointer),
+        ))
+    }
+
+    #[expect(unsafe_code, reason = "the kernels trust what they are told")]
+    unsafe fn run(
+        &mut self,
+        work: &Work<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), SubjectError> {
+        available()?;
+        for launch in work.launches.iter().filter(|launch| launch.has_blocks()) {
+            // SAFETY: what the caller promises of the work.
+            unsafe { ffi::launch(launch, self.turns, &work.params) }.map_err(|why| {
+                SubjectError::Kernel {
+                    kernel: launch.kernel.name(),
+                    why,
+                }
+            })?;
+        }
+        if let Some(record) = &mut self.record {
+            record.add(work, self.turns, workspace.get(Slot::Out).bytes());
+        }
+        Ok(())
+    }
+
+    fn fault(&self) -> Fault {
+        self.fault
+    }
 }
 
 /// What `PpHostLaunch` holds.
@@ -123,7 +177,8 @@ struct HostLaunch {
 #[cfg(pp_cuda_host)]
 #[expect(unsafe_code, reason = "the kernels are C++")]
 mod ffi {
-    use super::{HostLaunch, Launch, Matrix, Params, SkipReason, Turns, element};
+    use super::{HostLaunch, Launch, Matrix, Params, SkipReason, Turns};
+    use crate::subject::cuda::params::element;
     use std::ffi::{CStr, c_char};
 
     /// Bytes of a message.
@@ -163,12 +218,16 @@ mod ffi {
         Ok(())
     }
 
-    pub(super) fn launch(launch: &Launch, params: &Params) -> Result<(), String> {
-        let (order, seed) = match launch.turns {
-            Turns::Forward => (0, 0),
-            Turns::Reverse => (1, 0),
-            Turns::Seeded(seed) => (2, seed),
-        };
+    /// Runs one kernel to its end.
+    ///
+    /// # Safety
+    /// That of [`Machine::run`](super::Machine::run) for `params`.
+    pub(super) unsafe fn launch(
+        launch: &Launch,
+        turns: Turns,
+        params: &Params,
+    ) -> Result<(), String> {
+        let (order, seed) = turns.code();
         let known = |dtype| element(dtype).ok_or_else(|| format!("no kernel for {dtype}"));
         let of = HostLaunch {
             kernel: launch.kernel as i32,
@@ -184,9 +243,8 @@ mod ffi {
         };
         let mut error = [0u8; ROOM];
         // SAFETY: the structs are those of the kernels (`sizes_agree`), `error` has `ROOM` bytes, and
-        // the caller has checked what the pointers in `params` lead to (a planted fault is there to
-        // break that, and is planted by tests alone). No exception leaves the call: what memory runs
-        // out in is caught, and a launch that goes wrong ends with a message.
+        // the caller promises what the pointers in `params` lead to. No exception leaves the call: what
+        // memory runs out in is caught, and a launch that goes wrong ends with a message.
         let code = unsafe { pp_host_launch(&of, params, error.as_mut_ptr().cast(), ROOM as u64) };
         if code == 0 {
             return Ok(());
@@ -197,8 +255,9 @@ mod ffi {
 }
 
 #[cfg(not(pp_cuda_host))]
+#[expect(unsafe_code, reason = "as the other")]
 mod ffi {
-    use super::{HostLaunch, Launch, Matrix, Params, SkipReason};
+    use super::{HostLaunch, Launch, Matrix, Params, SkipReason, Turns};
 
     pub(super) fn number(_: i32, _: i32, _: u32, _: u32) -> Option<f32> {
         None
@@ -210,7 +269,11 @@ mod ffi {
         ))
     }
 
-    pub(super) fn launch(_: &Launch, _: &Params) -> Result<(), String> {
+    /// Runs nothing.
+    ///
+    /// # Safety
+    /// None.
+    pub(super) unsafe fn launch(_: &Launch, _: Turns, _: &Params) -> Result<(), String> {
         let sizes = [size_of::<HostLaunch>(), size_of::<Matrix>()];
         Err(format!(
             "built without the kernels (structs of {sizes:?} bytes)"

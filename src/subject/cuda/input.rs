@@ -66,11 +66,6 @@ impl Input {
     pub(super) fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.words)[..self.bytes]
     }
-
-    /// Where it starts.
-    pub(super) fn pointer(&self) -> *const u8 {
-        self.words.as_ptr().cast()
-    }
 }
 
 fn survives_f16(v: &f32) -> bool {

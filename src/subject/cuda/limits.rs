@@ -10,6 +10,8 @@ use crate::terms::{ActQuant, Storage};
 
 /// Largest index that a kernel counts with an `int`.
 const MAX_INT: u64 = (1 << 31) - 1;
+/// Threads of a warp.
+const WARP: u64 = 32;
 /// Most blocks along the second axis of a grid.
 const MAX_GRID_Y: u64 = 65_535;
 /// Shared memory that a block has without asking for more.
@@ -110,21 +112,27 @@ fn sizes(plan: &Plan) -> Result<(), SkipReason> {
         Ok(())
     };
     let slots = dims.t.saturating_mul(dims.k);
-    let row = |cols: u64| cols.saturating_mul(4);
+    let row = |cols: u64| cols.saturating_mul(32);
     most(
-        "hidden_padded, bytes of a row",
+        "hidden_padded, bits of a row",
         row(plan.hidden_padded),
         MAX_INT,
     )?;
     most(
-        "width_padded, bytes of a row",
+        "width_padded, bits of a row",
         row(plan.width_padded),
         MAX_INT,
     )?;
+    if plan.hidden_computed < dims.h {
+        return unsupported(format!(
+            "hidden_computed={} leaves out columns of h={}",
+            plan.hidden_computed, dims.h
+        ));
+    }
     most("w13_rows", plan.w13_rows, MAX_INT)?;
     most(
-        "t * k, with a block",
-        slots.saturating_add(BLOCK_ROWS as u64),
+        "t * k, with a warp",
+        slots.saturating_add(2 * WARP),
         MAX_INT,
     )?;
     most("e", dims.e, MAX_SHARED / 8)?;

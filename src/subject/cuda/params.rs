@@ -1,6 +1,6 @@
 //! What a launch is told: the structs of `kernels/params.h`, field by field, and the kernels' numbers.
 //!
-//! It must not check anything: `limits` and `rank` have. Layer 5.
+//! It must not check anything: `limits`, `rank` and `layer` have. Layer 5.
 
 use crate::num::Dtype;
 use crate::terms::Activation;
@@ -23,8 +23,10 @@ const SKEW: usize = 16;
 pub(super) struct Matrix {
     pub(super) weights: *const u8,
     pub(super) scales: *const u8,
-    pub(super) globals: *const f32,
-    pub(super) bias: *const f32,
+    /// Floats.
+    pub(super) globals: *const u8,
+    /// Floats.
+    pub(super) bias: *const u8,
     pub(super) expert_bytes: c_longlong,
     pub(super) expert_scale_bytes: c_longlong,
     pub(super) rows: c_int,
@@ -62,6 +64,7 @@ pub(super) struct Params {
     pub(super) expert_first: c_int,
     pub(super) hidden: c_int,
     pub(super) width: c_int,
+    pub(super) half_rows: c_int,
     pub(super) halves: c_int,
     pub(super) up_first: c_int,
     pub(super) group: c_int,
@@ -69,11 +72,11 @@ pub(super) struct Params {
     pub(super) high_first: c_int,
     pub(super) weights_input: c_int,
     pub(super) mid_bf16: c_int,
+    pub(super) x_pitch: c_int,
     pub(super) mid_pitch: c_int,
     pub(super) x_unit: c_int,
     pub(super) mid_unit: c_int,
     pub(super) fault: c_int,
-    pub(super) reserved: c_int,
 }
 
 /// `PpElement` of `kernels/numeric.cuh`; none for element types without a kernel.

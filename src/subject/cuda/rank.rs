@@ -1,9 +1,10 @@
 //! The tensors of one rank as the kernels' matrices, every size checked against the plan.
 //!
-//! It must not launch anything. Layer 5.
+//! It must not know where kernels see them: `layer` adds that. Layer 5.
 
 use super::params::{Matrix, element};
 use crate::layout::RankInputs;
+use crate::num::Dtype;
 use crate::plan::{Plan, RankPlan, Role, ScalePlan};
 use crate::subject::cpu::{Sizes, axis, expect_bytes, size_error};
 use crate::subject::error::SubjectError;
@@ -20,14 +21,18 @@ pub(super) struct Rank<'a> {
     pub(super) w2: Projection<'a>,
 }
 
-/// One projection: what a kernel is told, and the bytes that its pointers lead to.
+/// One projection: what a kernel is told but where the tensors are, and their bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Projection<'a> {
     pub(super) matrix: Matrix,
     pub(super) weights: &'a [u8],
-    pub(super) scales: &'a [u8],
-    pub(super) globals: &'a [u8],
-    pub(super) bias: &'a [u8],
+    pub(super) scales: Option<&'a [u8]>,
+    pub(super) globals: Option<&'a [u8]>,
+    pub(super) bias: Option<&'a [u8]>,
+    /// Bytes of a row, as stored.
+    pub(super) row_bytes: usize,
+    /// Columns that are multiplied.
+    pub(super) computed: usize,
 }
 
 /// Sizes of one projection.
@@ -35,9 +40,12 @@ pub(super) struct Projection<'a> {
 struct Shape {
     experts: usize,
     halves: usize,
-    /// Rows of a half.
+    /// Rows of a half, as stored.
     width: usize,
+    /// Columns, as stored.
     cols: usize,
+    /// Columns that are multiplied.
+    computed: usize,
 }
 
 /// The roles of one projection.
@@ -67,12 +75,14 @@ impl<'a> Rank<'a> {
             halves: sizes.halves,
             width: sizes.width,
             cols: sizes.hidden,
+            computed: computed(plan.hidden_computed, sizes.hidden)?,
         };
         let second = Shape {
             experts,
             halves: 1,
             width: sizes.hidden,
             cols: sizes.width,
+            computed: computed(plan.width_computed, sizes.width)?,
         };
         Ok(Rank {
             experts,
@@ -130,25 +140,24 @@ impl<'a> Source<'a> {
         shape: Shape,
     ) -> Result<Projection<'a>, SubjectError> {
         let dtype = self.plan.weight.element();
-        let bits = axis("bits", dtype.bits())?;
         let rows = shape.halves * shape.width;
-        let row_bytes = (shape.cols * bits).div_ceil(8);
+        let row_bytes = row_bytes(shape.cols, dtype);
         let weights = self.bytes(
             roles.weight,
             &[shape.experts, rows, row_bytes],
-            (bits / 8).max(1),
+            (dtype.bits() as usize / 8).max(1),
         )?;
         let matrix = Matrix {
-            weights: weights.as_ptr(),
+            weights: null(),
             scales: null(),
             globals: null(),
             bias: null(),
             expert_bytes: long(rows * row_bytes)?,
             expert_scale_bytes: 0,
             rows: int(rows)?,
-            cols: int(shape.cols)?,
+            cols: int(shape.computed)?,
             row_bytes: int(row_bytes)?,
-            unit: int(unit(weights.as_ptr(), row_bytes))?,
+            unit: 0,
             scale_element: 0,
             scale_cols: 0,
             row_block: 0,
@@ -159,20 +168,20 @@ impl<'a> Source<'a> {
         let mut made = Projection {
             matrix,
             weights,
-            scales: &[],
-            globals: &[],
-            bias: &[],
+            scales: None,
+            globals: None,
+            bias: None,
+            row_bytes,
+            computed: shape.computed,
         };
         if let Some(grid) = grid {
-            made.scales = self.scale(roles.scale, &grid, shape, &mut made.matrix)?;
+            made.scales = Some(self.scale(roles.scale, &grid, shape, &mut made.matrix)?);
         }
         if self.plan.weight.has_global_scale() {
-            made.globals = self.bytes(roles.global, &[shape.experts, shape.halves, 4], 4)?;
-            made.matrix.globals = made.globals.as_ptr().cast();
+            made.globals = Some(self.bytes(roles.global, &[shape.experts, shape.halves, 4], 4)?);
         }
         if self.plan.bias == Bias::Both {
-            made.bias = self.bytes(roles.bias, &[shape.experts, rows, 4], 4)?;
-            made.matrix.bias = made.bias.as_ptr().cast();
+            made.bias = Some(self.bytes(roles.bias, &[shape.experts, rows, 4], 4)?);
         }
         Ok(made)
     }
@@ -215,7 +224,6 @@ impl<'a> Source<'a> {
                 return Err(size_error(role.name(), unit, wanted, there));
             }
         }
-        matrix.scales = bytes.as_ptr();
         matrix.expert_scale_bytes = long(rows * cols * size)?;
         matrix.scale_element = element(grid.dtype).ok_or(SubjectError::Plan {
             key: "scale",
@@ -230,10 +238,20 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Bytes that a load may take at a time: the largest power of two up to 16 that divides the address
-/// and the length of a row.
-pub(super) fn unit(start: *const u8, row_bytes: usize) -> usize {
-    1 << (start.addr() | row_bytes | 16).trailing_zeros()
+/// What a kernel is told to multiply, of `stored` channels.
+pub(super) fn computed(told: u64, stored: usize) -> Result<usize, SubjectError> {
+    Ok(axis("computed", told)?.min(stored))
+}
+
+/// Bytes that `cols` elements take.
+pub(super) const fn row_bytes(cols: usize, dtype: Dtype) -> usize {
+    (cols * dtype.bits() as usize).div_ceil(8)
+}
+
+/// Bytes that a load may take at a time: the largest power of two up to 16 that divides the address,
+/// the distance of rows and what is read of a row.
+pub(super) fn unit(start: *const u8, pitch: usize, read: usize) -> usize {
+    1 << (start.addr() | pitch | read | 16).trailing_zeros()
 }
 
 /// A size as the kernels count it.

@@ -2,9 +2,9 @@
 //!
 //! It must not run anything. Layer 5.
 
-use super::host::{Launch, Turns};
-use super::params::{Fault, Matrix, Params, element};
-use super::rank::Rank;
+use super::host::Turns;
+use super::layer::Work;
+use super::params::{Fault, Matrix, element};
 
 /// What a record starts with.
 const MARK: i64 = 0x7061_6470_726f_6f66;
@@ -30,14 +30,8 @@ impl Record {
     }
 
     /// Adds one rank: what its launches are told, x, ids, weights, and the output they gave.
-    pub(super) fn add(
-        &mut self,
-        rank: &Rank<'_>,
-        params: &Params,
-        blocks: usize,
-        launches: &[Launch; 3],
-        buffers: [&[u8]; 4],
-    ) {
+    pub(super) fn add(&mut self, work: &Work<'_>, turns: Turns, out: &[u8]) {
+        let params = &work.params;
         self.number(MARK);
         self.matrix(&params.w13);
         self.matrix(&params.w2);
@@ -48,6 +42,7 @@ impl Record {
             params.expert_first,
             params.hidden,
             params.width,
+            params.half_rows,
             params.halves,
             params.up_first,
             params.group,
@@ -55,6 +50,7 @@ impl Record {
             params.high_first,
             params.weights_input,
             params.mid_bf16,
+            params.x_pitch,
             params.mid_pitch,
             params.x_unit,
             params.mid_unit,
@@ -62,15 +58,11 @@ impl Record {
         ] {
             self.number(n.into());
         }
-        self.size(blocks);
-        let (order, seed) = match launches[0].turns {
-            Turns::Forward => (0, 0),
-            Turns::Reverse => (1, 0),
-            Turns::Seeded(seed) => (2, seed),
-        };
-        self.number(order);
+        self.size(work.blocks);
+        let (order, seed) = turns.code();
+        self.number(order.into());
         self.number(seed.cast_signed());
-        for launch in launches {
+        for launch in &work.launches {
             self.number(launch.kernel as i64);
             self.number(element(launch.inputs).unwrap_or(-1).into());
             self.number(element(launch.weights).unwrap_or(-1).into());
@@ -79,15 +71,16 @@ impl Record {
             self.number(launch.grid.1.into());
             self.size(launch.shared);
         }
-        for projection in [&rank.w13, &rank.w2] {
+        for projection in [&work.rank.w13, &work.rank.w2] {
             self.blob(projection.weights);
-            self.blob(projection.scales);
-            self.blob(projection.globals);
-            self.blob(projection.bias);
+            for tensor in [projection.scales, projection.globals, projection.bias] {
+                self.blob(tensor.unwrap_or_default());
+            }
         }
-        for buffer in buffers {
-            self.blob(buffer);
-        }
+        self.blob(work.x);
+        self.blob(bytemuck::cast_slice(work.ids));
+        self.blob(bytemuck::cast_slice(work.weights));
+        self.blob(out);
     }
 
     fn matrix(&mut self, matrix: &Matrix) {

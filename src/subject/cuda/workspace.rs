@@ -6,6 +6,8 @@ use crate::subject::error::SubjectError;
 
 /// What a guard holds; no kernel writes it by accident.
 const GUARD: u8 = 0xC5;
+/// Least bytes of a guard, and what they are a multiple of.
+const GUARD_MIN: usize = 256;
 /// Bytes of a word, to which everything is aligned.
 const WORD: usize = 16;
 
@@ -20,10 +22,11 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes it `bytes` long, every byte `fill`, with guards of at least `guard` bytes.
+    /// Makes it `bytes` long, every byte `fill`, with guards of at least `guard` bytes, and of 256: a
+    /// body on a device is then aligned as an allocation there.
     pub(super) fn reset(&mut self, name: &'static str, bytes: usize, guard: usize, fill: u8) {
         self.name = name;
-        self.guard = guard.div_ceil(WORD).max(4);
+        self.guard = guard.max(1).next_multiple_of(GUARD_MIN) / WORD;
         self.bytes = bytes;
         self.words.clear();
         self.words.resize(
@@ -54,8 +57,8 @@ impl Buffer {
     }
 
     /// Where the body starts, for a kernel: sixteen bytes aligned.
-    pub(super) fn pointer<T>(&mut self) -> *mut T {
-        self.bytes_mut().as_mut_ptr().cast()
+    pub(super) fn pointer(&mut self) -> *mut u8 {
+        self.bytes_mut().as_mut_ptr()
     }
 
     /// Whether nothing was written beside the body.
@@ -77,34 +80,62 @@ impl Buffer {
     }
 }
 
+/// A buffer of the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    Sorted,
+    BlockExpert,
+    Blocks,
+    Needed,
+    Done,
+    Mid,
+    Y,
+    Out,
+}
+
+impl Slot {
+    /// How many there are.
+    pub(super) const COUNT: usize = 8;
+}
+
+/// Where kernels see each buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Addresses(pub(super) [*mut u8; Slot::COUNT]);
+
+impl Addresses {
+    /// Where they see one.
+    pub(super) fn of<T>(&self, slot: Slot) -> *mut T {
+        self.0[slot as usize].cast()
+    }
+}
+
 /// Everything that one rank's kernels write.
 #[derive(Debug, Default)]
 pub(super) struct Workspace {
-    pub(super) sorted: Buffer,
-    pub(super) block_expert: Buffer,
-    pub(super) blocks: Buffer,
-    pub(super) needed: Buffer,
-    pub(super) done: Buffer,
-    pub(super) mid: Buffer,
-    pub(super) y: Buffer,
-    pub(super) out: Buffer,
+    buffers: [Buffer; Slot::COUNT],
 }
 
 impl Workspace {
+    /// One buffer.
+    pub(super) fn get(&self, slot: Slot) -> &Buffer {
+        &self.buffers[slot as usize]
+    }
+
+    /// One buffer, to be set up.
+    pub(super) fn get_mut(&mut self, slot: Slot) -> &mut Buffer {
+        &mut self.buffers[slot as usize]
+    }
+
+    /// Every buffer, in the order of [`Slot`].
+    pub(super) fn all_mut(&mut self) -> &mut [Buffer; Slot::COUNT] {
+        &mut self.buffers
+    }
+
     /// Looks at every guard.
     pub(super) fn check(&self, kernel: &'static str) -> Result<(), SubjectError> {
-        [
-            &self.sorted,
-            &self.block_expert,
-            &self.blocks,
-            &self.needed,
-            &self.done,
-            &self.mid,
-            &self.y,
-            &self.out,
-        ]
-        .into_iter()
-        .try_for_each(|buffer| buffer.check(kernel))
+        self.buffers
+            .iter()
+            .try_for_each(|buffer| buffer.check(kernel))
     }
 }
 

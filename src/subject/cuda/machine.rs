@@ -1,0 +1,45 @@
+//! What runs kernels: the CPU or a device.
+//!
+//! It must not decide what they are told. Layer 5.
+
+use super::layer::Work;
+use super::params::Fault;
+use super::workspace::{Addresses, Workspace};
+use crate::subject::error::{SkipReason, SubjectError};
+
+/// Memory that kernels see, and a way to launch them.
+pub(super) trait Machine {
+    /// The name of the subject that runs on it.
+    const NAME: &'static str;
+
+    /// Whether it is there.
+    fn available(&self) -> Result<(), SkipReason>;
+
+    /// Forgets what was placed for the launches before.
+    fn clear(&mut self);
+
+    /// Lets kernels read `bytes`; where they see them, sixteen bytes aligned if `bytes` is, and until
+    /// [`Machine::clear`]. The caller keeps `bytes` as long.
+    fn place(&mut self, bytes: &[u8]) -> Result<*const u8, SubjectError>;
+
+    /// Lets kernels write the workspace; where they see its buffers, until the launches have run.
+    fn lend(&mut self, workspace: &mut Workspace) -> Result<Addresses, SubjectError>;
+
+    /// Runs the launches that have blocks, in order, to their end; the workspace then holds what they wrote.
+    ///
+    /// # Safety
+    /// Every pointer of `work.params` must be null, or one that this machine's `place` or `lend` gave since
+    /// the last `clear`, for memory that is still there, as long as a kernel reaches from it with the sizes
+    /// in `work`, and aligned as its type asks.
+    #[expect(unsafe_code, reason = "the kernels trust what they are told")]
+    unsafe fn run(
+        &mut self,
+        work: &Work<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), SubjectError>;
+
+    /// The fault that is planted.
+    fn fault(&self) -> Fault {
+        Fault::None
+    }
+}
