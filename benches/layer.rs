@@ -56,6 +56,7 @@ fn plan() -> Plan {
         weight_storage: Storage::Linear,
         nibble: Nibble::Low,
         unread: Vec::new(),
+        zero_points: None,
         weight_pad: 0,
         w13_scale: None,
         w2_scale: None,

@@ -31,6 +31,7 @@ fn layer(intermediate: u64, gated: bool, weight: WeightFormat) -> LayerSpec {
         },
         weight,
         bias: Bias::None,
+        zero_points: None,
         tokens: 1,
     }
 }

@@ -215,6 +215,9 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     }
     line(out, "pads", fills(rule))?;
     line(out, "scales", scales(rule))?;
+    if rule.zero_points {
+        line(out, "zero points", "taken")?;
+    }
     if rule.sizes != Sizes::Consistent {
         line(out, "sizes", word(&rule.sizes))?;
     }

@@ -215,6 +215,7 @@ impl Sample {
             weight_storage: self.weights,
             nibble: self.nibble,
             unread: Vec::new(),
+            zero_points: None,
             weight_pad: if self.weight.element() == Dtype::Int4 {
                 8
             } else {

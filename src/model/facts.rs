@@ -99,6 +99,32 @@ impl Model {
     }
 }
 
+/// How zero points of integer weights lie in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroPoints {
+    /// Eight of four bits in a word of 32, in AWQ's order (facts/reports.md B49).
+    Awq,
+    /// In an order that nobody read.
+    Unread,
+}
+
+impl ZeroPoints {
+    /// The columns whose zero points a word of AWQ's holds, from its lowest bits on
+    /// (facts/reports.md B49).
+    pub const AWQ_ORDER: [u32; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
+}
+
+/// A format that only some of the layers are stored in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// The format.
+    pub format: WeightFormat,
+    /// How many layers.
+    pub layers: u64,
+}
+
 /// How a checkpoint stores the weights of its feed-forward parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,6 +146,12 @@ pub struct Quant {
     /// Format of the experts of multi-token-prediction layers, where it is not the routed one's.
     #[serde(default)]
     pub draft_format: Option<WeightFormat>,
+    /// Other formats that routed experts of some layers are stored in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Share>,
+    /// Zero points of integer weights, where they have some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero_points: Option<ZeroPoints>,
 }
 
 impl Quant {
@@ -133,6 +165,8 @@ impl Quant {
             shared_format: format,
             dense_format: format,
             draft_format: None,
+            others: Vec::new(),
+            zero_points: None,
         }
     }
 }

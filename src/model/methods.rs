@@ -4,6 +4,8 @@
 
 use super::doc::{self, Doc};
 use super::error::ModelError;
+use super::facts::ZeroPoints;
+use crate::num::Dtype;
 use crate::terms::{UnknownWord, WeightFormat};
 use serde_json::Value;
 
@@ -13,6 +15,7 @@ pub(super) struct Scheme {
     pub(super) format: WeightFormat,
     pub(super) block: Option<(u64, u64)>,
     pub(super) group: Option<u64>,
+    pub(super) zero_points: Option<ZeroPoints>,
 }
 
 impl Scheme {
@@ -33,6 +36,7 @@ impl Scheme {
             format,
             block,
             group,
+            zero_points: None,
         }
     }
 }
@@ -122,6 +126,21 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
     }
 }
 
+/// The scheme with the zero points that `key` says it has: by `true`, or by `false` where the key
+/// asks whether codes are symmetric.
+pub(super) fn with_zero_points(
+    doc: &Doc<'_>,
+    key: &'static str,
+    (yes, order): (bool, ZeroPoints),
+    scheme: Scheme,
+) -> Result<Scheme, ModelError> {
+    let has = doc.flag(&[key])? == Some(yes) && scheme.format.element() == Dtype::Int4;
+    Ok(Scheme {
+        zero_points: has.then_some(order),
+        ..scheme
+    })
+}
+
 /// ModelOpt's `quant_algo`; none where it says that nothing is quantised.
 pub(super) fn algo(doc: &Doc<'_>, word: &str) -> Result<Option<Scheme>, ModelError> {
     const VALID: &[&str] = &[
@@ -205,7 +224,10 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
                 "fp8 in blocks of unsaid size".to_owned(),
             )),
         },
-        ("int", 4, ..) => integer(doc, "num_bits", 4),
+        ("int", 4, ..) => {
+            let scheme = integer(doc, "num_bits", 4)?;
+            with_zero_points(doc, "symmetric", (false, ZeroPoints::Unread), scheme)
+        }
         ("int", 8, "channel", None) => Ok(Scheme::of(WeightFormat::Int8)),
         _ => {
             let group = group.map_or(String::new(), |g| format!(", group_size {g}"));

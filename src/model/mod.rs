@@ -23,7 +23,7 @@ mod schemes;
 pub use builtin::builtin;
 pub use edit::edited;
 pub use error::{ModelError, NotMoe, Said};
-pub use facts::{Grade, Model, Quant};
+pub use facts::{Grade, Model, Quant, Share, ZeroPoints};
 pub use json::top_level;
 pub use keys::{WidthKey, WidthOf, block_key, width_keys};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};

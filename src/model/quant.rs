@@ -5,13 +5,13 @@
 
 use super::doc::{Doc, shown};
 use super::error::{ModelError, Said};
-use super::facts::Quant;
+use super::facts::{Quant, Share};
 use super::family::Family;
 use super::ignore::Patterns;
 use super::layers::Layers;
 use super::methods::{Scheme, unknown};
 use super::parts::{Part, parts};
-use super::schemes::schemes;
+use super::schemes::{Schemes, schemes};
 use crate::terms::WeightFormat;
 use serde_json::Value;
 
@@ -36,13 +36,20 @@ pub(super) fn read(
     let plain = plain(configs, notes)?;
     let parts = parts(family, layers, has_shared);
     let (own, beside) = (entry(configs)?, beside.map(beside_entry).transpose()?);
-    let (mut method, found) = match (&own, &beside) {
+    let Formats {
+        mut method,
+        parts: found,
+        others,
+    } = match (&own, &beside) {
         (Some(entry), _) | (None, Some(entry)) => formats(entry, &parts, notes)?,
-        (None, None) => ("none".to_owned(), [None; 3]),
+        (None, None) => Formats {
+            method: "none".to_owned(),
+            ..Formats::default()
+        },
     };
     if let (Some(own), Some(beside)) = (&own, &beside) {
-        let (_, other) = formats(beside, &parts, &mut Vec::new())?;
-        agree(own, beside, &parts, &found, &other)?;
+        let other = formats(beside, &parts, &mut Vec::new())?;
+        agree(own, beside, &parts, &found, &other.parts)?;
     }
     let [routed, shared, dense] = found;
     let routed = stored(configs, routed)?;
@@ -62,7 +69,26 @@ pub(super) fn read(
         dense_format: dense.map_or(plain, |s| s.format),
         draft_format: Some(draft.map_or(plain, |s| s.format))
             .filter(|format| *format != routed.map_or(plain, |s| s.format)),
+        others: others
+            .iter()
+            .map(|(scheme, layers)| Share {
+                format: scheme.map_or(plain, |s| s.format),
+                layers: u64::try_from(*layers).unwrap_or(u64::MAX),
+            })
+            .collect(),
+        zero_points: found.iter().flatten().find_map(|s| s.zero_points),
     })
+}
+
+/// What an entry makes of a model.
+#[derive(Default)]
+struct Formats {
+    /// The method it names.
+    method: String,
+    /// The scheme of each part.
+    parts: [Option<Scheme>; 3],
+    /// Other schemes of routed experts, with their numbers of layers.
+    others: Vec<(Option<Scheme>, usize)>,
 }
 
 /// How the experts of the first layer behind the numbered ones are stored.
@@ -89,7 +115,7 @@ fn formats(
     entry: &Doc<'_>,
     parts: &[Part<'_>; 3],
     notes: &mut Vec<String>,
-) -> Result<(String, [Option<Scheme>; 3]), ModelError> {
+) -> Result<Formats, ModelError> {
     let schemes = schemes(entry)?;
     if schemes.list.is_empty() {
         notes.push(
@@ -103,31 +129,50 @@ fn formats(
             ignored.unread
         ));
     }
-    let mut found = [None; 3];
-    for (part, slot) in parts.iter().zip(&mut found) {
-        let counts = schemes.by_layer(part);
-        *slot = counts.first().and_then(|(scheme, _)| *scheme);
+    let mut formats = Formats::default();
+    for (part, slot) in parts.iter().zip(&mut formats.parts) {
+        let mut counts = by_layer(&schemes, &ignored, part);
+        let Some((main, _)) = counts.first() else {
+            continue;
+        };
+        *slot = *main;
         if counts.len() > 1 && part.exists {
             notes.push(mixed(part, &counts));
-        }
-        let left = ignored.covered(part.layers, &part.tails);
-        if slot.is_none() || left == 0 {
-            continue;
-        }
-        if left == part.layers.len() {
-            *slot = None;
-        } else if part.exists {
-            notes.push(format!(
-                "{left} of {} layers' {} are not quantised",
-                part.layers.len(),
-                part.word
-            ));
+            if part.routed {
+                formats.others = counts.split_off(1);
+            }
         }
     }
-    Ok((schemes.method, found))
+    formats.method = schemes.method;
+    Ok(formats)
 }
 
-/// Says that layers differ, and which of their formats is planned.
+/// The schemes of a part's layers with the number of layers of each: quantised ones first, of them
+/// the most frequent.
+fn by_layer(
+    schemes: &Schemes,
+    ignored: &Patterns,
+    part: &Part<'_>,
+) -> Vec<(Option<Scheme>, usize)> {
+    let mut counts: Vec<(Option<Scheme>, usize)> = Vec::new();
+    for layer in part.layers.chunks(1) {
+        let one = Part {
+            layers: layer,
+            tails: part.tails.clone(),
+            ..*part
+        };
+        let left_out = ignored.covered(layer, &part.tails) > 0;
+        let scheme = if left_out { None } else { schemes.of(&one) };
+        match counts.iter_mut().find(|(known, _)| *known == scheme) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((scheme, 1)),
+        }
+    }
+    counts.sort_by_key(|(scheme, count)| (scheme.is_none(), std::cmp::Reverse(*count)));
+    counts
+}
+
+/// Says that layers differ, and how they are planned.
 fn mixed(part: &Part<'_>, counts: &[(Option<Scheme>, usize)]) -> String {
     let word =
         |scheme: &Option<Scheme>| scheme.map_or("unquantised".to_owned(), |s| s.format.to_string());
@@ -135,8 +180,12 @@ fn mixed(part: &Part<'_>, counts: &[(Option<Scheme>, usize)]) -> String {
         .iter()
         .map(|(scheme, layers)| format!("{} in {layers}", word(scheme)))
         .collect();
+    let how = match part.routed {
+        true => "each is planned, advice is about the first",
+        false => "all are planned as the first, --weights asks about another",
+    };
     format!(
-        "the {} of {} layers are stored differently ({}): all are planned as the first, --weights asks about another",
+        "the {} of {} layers are stored differently ({}): {how}",
         part.word,
         part.layers.len(),
         each.join(", ")

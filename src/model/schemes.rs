@@ -5,6 +5,7 @@
 
 use super::doc::{Doc, shown, word};
 use super::error::ModelError;
+use super::facts::ZeroPoints;
 use super::ignore::Patterns;
 use super::methods::{self, Scheme, unknown};
 use super::parts::Part;
@@ -41,25 +42,6 @@ impl Schemes {
             method: method.to_owned(),
             list,
         }
-    }
-
-    /// The schemes of a part's layers, with the number of layers of each, the most frequent first.
-    pub(super) fn by_layer(&self, part: &Part<'_>) -> Vec<(Option<Scheme>, usize)> {
-        let mut counts: Vec<(Option<Scheme>, usize)> = Vec::new();
-        for layer in part.layers.chunks(1) {
-            let one = Part {
-                layers: layer,
-                tails: part.tails.clone(),
-                ..*part
-            };
-            let scheme = self.of(&one);
-            match counts.iter_mut().find(|(known, _)| *known == scheme) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((scheme, 1)),
-            }
-        }
-        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        counts
     }
 
     pub(super) fn of(&self, part: &Part<'_>) -> Option<Scheme> {
@@ -127,7 +109,12 @@ pub(super) fn schemes(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
         }
         "awq" | "awq_marlin" | "gptq" | "gptq_marlin" | "auto-round" | "auto_round" => {
             let (key, bits) = entry.need(&["bits", "w_bit"], "number of bits", "")?;
-            all(methods::integer(entry, key, bits)?)
+            let scheme = methods::integer(entry, key, bits)?;
+            let (key, yes) = match method.starts_with("awq") {
+                true => ("zero_point", (true, ZeroPoints::Awq)),
+                false => ("sym", (false, ZeroPoints::Unread)),
+            };
+            all(methods::with_zero_points(entry, key, yes, scheme)?)
         }
         "modelopt" | "modelopt_fp4" | "modelopt_mixed" | "modelopt_mxfp8" => {
             modelopt(entry, method)

@@ -366,6 +366,7 @@ fn alone(
         activation: model.activation,
         weight,
         bias: Bias::None,
+        zero_points: None,
         tokens: 0,
     };
     let parallel = Parallel {

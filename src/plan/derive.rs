@@ -107,6 +107,7 @@ fn without_tensors(
         activation: layer.activation,
         weight: layer.weight,
         bias: layer.bias,
+        zero_points: layer.zero_points,
         numerics: Numerics::default(),
         parallel,
         width: cut.width,
@@ -346,6 +347,7 @@ mod tests {
             activation: act,
             weight,
             bias: Bias::None,
+            zero_points: None,
             tokens: 1,
         }
     }

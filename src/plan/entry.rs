@@ -6,6 +6,7 @@ use super::storage::storage_granule;
 use super::{Fit, LayerSpec, Parallel, Plan, PlanError};
 use crate::case::{Case, PadSpec, Scheme};
 use crate::model::Model;
+use crate::num::Dtype;
 use crate::rule::{
     Condition, Fills, Grade, Granule, PadValue, Rule, Rules, ScaleRule, Sizes, Status, Timing,
 };
@@ -49,6 +50,7 @@ pub fn plan_under(case: &Case, rule: &Rule) -> Result<Plan, PlanError> {
         activation: case.act,
         weight: case.w,
         bias: case.bias,
+        zero_points: None,
         tokens: case.t,
     };
     let mut plan = plan_layer(
@@ -126,6 +128,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
             refine,
             ..ScaleRule::default()
         },
+        zero_points: true,
         sizes: Sizes::Consistent,
         stride: None,
         valid: Vec::new(),
@@ -136,7 +139,8 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
     })
 }
 
-/// The feed-forward parts of a model, as they are planned; `tokens` sizes the activations.
+/// The feed-forward parts of a model, as they are planned: routed experts first, once for each
+/// format that layers store them in; `tokens` sizes the activations.
 pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
     let part = |kind, hidden, intermediate, experts, top_k, weight| LayerSpec {
         kind,
@@ -151,6 +155,10 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
         } else {
             Bias::None
         },
+        zero_points: model
+            .quant
+            .zero_points
+            .filter(|_| weight.element() == Dtype::Int4),
         tokens,
     };
     let mut all = vec![part(
@@ -161,6 +169,16 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
         model.top_k,
         model.quant.format,
     )];
+    all.extend(model.quant.others.iter().map(|other| {
+        part(
+            LayerKind::Routed,
+            model.hidden,
+            model.intermediate,
+            model.experts,
+            model.top_k,
+            other.format,
+        )
+    }));
     if let Some(width) = model.shared {
         all.push(part(
             LayerKind::Shared,
@@ -226,6 +244,7 @@ mod tests {
             activation: Activation::Swiglu,
             weight,
             bias: Bias::None,
+            zero_points: None,
             tokens: 1,
         };
         let trtllm = Rules::builtin()

@@ -27,6 +27,7 @@ pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, 
 pub use replicas::{replicated, unread_replicas};
 pub use split::{Cut, cut};
 pub use storage::storage_granule;
+pub use tensors::ZERO_POINT;
 pub use types::{
     Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Role, ScalePlan, TensorPlan,
     Unit, Violation,

@@ -17,6 +17,9 @@ pub(super) fn bytes(
     product(what, &[rows, row_bytes])
 }
 
+/// Element type of a zero point, of four bits without a sign.
+pub const ZERO_POINT: &str = "uint4";
+
 fn tensor(
     name: &'static str,
     dtype: Dtype,
@@ -101,6 +104,21 @@ pub(super) fn tensors(plan: &Plan, stride: [u64; 2]) -> Result<Vec<TensorPlan>, 
         let logical2 = [s2.rows_logical, blocks(width, s2.col_block)];
         all.push(scale_tensor(Role::W13Scale.name(), e, s13, logical13)?);
         all.push(scale_tensor(Role::W2Scale.name(), e, s2, logical2)?);
+    }
+    if let (Some(_), Some(s13), Some(s2)) = (plan.zero_points, &plan.w13_scale, &plan.w2_scale) {
+        // One for each scale, unsigned and of four bits.
+        let mut zero_points = |name, s: &ScalePlan, logical| {
+            let shape = [e, s.rows_padded, s.cols_padded];
+            let plain = tensor(name, Dtype::Int4, shape, logical, 0)?;
+            all.push(TensorPlan {
+                dtype: ZERO_POINT,
+                ..plain
+            });
+            Ok::<_, PlanError>(())
+        };
+        zero_points("w13_qzeros", s13, [e, logical_rows, s13.cols_logical])?;
+        let cols = blocks(width, s2.col_block);
+        zero_points("w2_qzeros", s2, [e, s2.rows_logical, cols])?;
     }
     if plan.weight.has_global_scale() {
         let f32 = Dtype::F32;

@@ -1,5 +1,6 @@
 //! What a plan holds.
 
+use crate::model::ZeroPoints;
 use crate::num::Dtype;
 use crate::rule::Unread;
 use crate::terms::{
@@ -56,6 +57,8 @@ pub struct LayerSpec {
     pub weight: WeightFormat,
     /// Biases.
     pub bias: Bias,
+    /// Zero points of the weights, if there are any.
+    pub zero_points: Option<ZeroPoints>,
     /// Tokens for the activation tensors; 0 leaves them symbolic.
     pub tokens: u64,
 }
@@ -336,6 +339,8 @@ pub struct Plan {
     pub weight: WeightFormat,
     /// Biases.
     pub bias: Bias,
+    /// Zero points of the weights, if there are any.
+    pub zero_points: Option<ZeroPoints>,
     /// What is computed besides the sizes.
     pub numerics: Numerics,
     /// Ranks.

@@ -4,6 +4,7 @@ use super::conditions::{Facts, Truth};
 use super::scales::Straddle;
 use super::split::Cut;
 use super::{Effect, Plan, ScalePlan, Unit, Violation};
+use crate::model::ZeroPoints;
 use crate::rule::{BiasShare, Count, PadValue, Verdict};
 use crate::terms::{Bias, Extent, Place, WeightFormat};
 
@@ -251,6 +252,9 @@ impl Facts<'_> {
                 effect: Effect::Refused,
             });
         }
+        if let Some(order) = plan.zero_points {
+            self.zero_point_violations(order, found);
+        }
         if self.holds(&self.rule.when, plan.width) == Truth::No {
             found.push(Violation {
                 code: "PP130",
@@ -310,6 +314,33 @@ impl Facts<'_> {
                 ),
                 effect: Effect::Note,
             });
+        }
+    }
+
+    /// Zero points: whether the rule's source knows them, and how the checkpoint packs them.
+    fn zero_point_violations(&self, order: ZeroPoints, found: &mut Vec<Violation>) {
+        let mut say = |code, effect, message| {
+            found.push(Violation {
+                code,
+                axis: "zero points",
+                value: 4,
+                unit: Unit::Bits,
+                granule: 0,
+                message,
+                effect,
+            });
+        };
+        if !self.rule.zero_points {
+            let message = "whether the backend takes zero points, and how, was not read".to_owned();
+            say("PP119", Effect::Unknown, message);
+        }
+        if order == ZeroPoints::Awq {
+            let columns = ZeroPoints::AWQ_ORDER.map(|column| column.to_string());
+            let message = format!(
+                "the checkpoint packs those of eight columns in 32 bits, from the lowest on columns {}; a repack must undo it, which equal zero points do not show",
+                columns.join(",")
+            );
+            say("PP132", Effect::Note, message);
         }
     }
 

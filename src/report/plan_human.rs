@@ -7,7 +7,7 @@ use super::grid::{grid, sentence};
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{facts, percent};
+use super::words::{facts, part, percent};
 use crate::model::Model;
 use crate::plan::{Plan, Violation};
 use crate::rule::Status;
@@ -34,7 +34,7 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
             None => writeln!(out, "no rule was chosen; see `padproof list rules`"),
         };
     }
-    rows(&survey.plans, width, out)?;
+    rows(survey, width, out)?;
     if let Some(text) = not_judged(survey) {
         writeln!(out)?;
         for line in sentence(&text, width) {
@@ -42,7 +42,8 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
         }
     }
     for one in &survey.plans {
-        findings(&one.plan, one.wrong.as_deref(), width, out)?;
+        let layer = part(survey, &one.plan);
+        findings(&one.plan, &layer, one.wrong.as_deref(), width, out)?;
     }
     let first = survey.plans.iter().find_map(|one| one.plan.reason());
     if let Some(found) = first {
@@ -84,15 +85,16 @@ fn label(one: &Surveyed) -> String {
     format!("{}{mark}", one.plan.rule)
 }
 
-fn rows(plans: &[Surveyed], width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+fn rows(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     const HEADERS: [&str; 7] = [
         "rule", "layer", "verdict", "width", "hidden", "overhead", "finding",
     ];
+    let plans = &survey.plans;
     let row = |one: &Surveyed| {
         let plan = &one.plan;
         vec![
             label(one),
-            plan.layer.to_string(),
+            part(survey, plan),
             plan.fit.name().to_owned(),
             shares::width(plan),
             change(plan.dims.h, plan.hidden_padded),
@@ -131,6 +133,7 @@ fn short(found: &Violation) -> String {
 
 fn findings(
     plan: &Plan,
+    layer: &str,
     wrong: Option<&str>,
     width: Option<usize>,
     out: &mut dyn Write,
@@ -140,9 +143,8 @@ fn findings(
     }
     writeln!(
         out,
-        "\n{}, {} layer: {}",
+        "\n{}, {layer} layer: {}",
         plan.rule,
-        plan.layer,
         fit_word(plan.fit)
     )?;
     let wrong = wrong.map(|wrong| format!("known wrong: {}", plain(wrong)));
@@ -201,5 +203,5 @@ pub fn tensors_human(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{line}")?;
         }
     }
-    findings(plan, None, None, out)
+    findings(plan, plan.layer.name(), None, None, out)
 }

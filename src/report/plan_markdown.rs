@@ -5,7 +5,7 @@
 use super::advice;
 use super::plan_human::not_judged;
 use super::shares::shares;
-use super::words::{facts, percent};
+use super::words::{facts, part, percent};
 use crate::run::Survey;
 use crate::terms::plain;
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             out,
             "| `{}` | {} | {} | {} | {}{shares} | {} | {} | {} |",
             plan.rule,
-            plan.layer,
+            part(survey, plan),
             plan.fit.name(),
             plan.width,
             plan.width_padded,
@@ -56,7 +56,8 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
         .iter()
         .filter(|one| !one.plan.violations.is_empty());
     for one in found {
-        writeln!(out, "\n`{}`, {} layer:\n", one.plan.rule, one.plan.layer)?;
+        let layer = part(survey, &one.plan);
+        writeln!(out, "\n`{}`, {layer} layer:\n", one.plan.rule)?;
         for violation in &one.plan.violations {
             writeln!(
                 out,

@@ -5,9 +5,10 @@
 
 use super::grid::sentence;
 use super::style::{fit_word, lines, table};
+use super::words::part;
 use crate::layout::{Axis, Map, map};
 use crate::num::Dtype;
-use crate::plan::{Plan, RankPlan, Role, TensorPlan};
+use crate::plan::{Plan, RankPlan, Role, TensorPlan, ZERO_POINT};
 use crate::rule::Unread;
 use crate::run::Survey;
 use crate::terms::Storage;
@@ -29,14 +30,14 @@ pub fn plan_tensors(
     for one in &survey.plans {
         let plan = &one.plan;
         if let Some(share) = plan.ranks.get(rank) {
-            one_rank(plan, share, rank, width, out)?;
+            one_rank((plan, &part(survey, plan)), share, rank, width, out)?;
         }
     }
     Ok(())
 }
 
 fn one_rank(
-    plan: &Plan,
+    (plan, layer): (&Plan, &str),
     share: &RankPlan,
     rank: usize,
     width: Option<usize>,
@@ -44,9 +45,8 @@ fn one_rank(
 ) -> io::Result<()> {
     writeln!(
         out,
-        "\n{}, {} layer, rank {rank} of {}: {}\n  channels {} of {}, experts {} of {}",
+        "\n{}, {layer} layer, rank {rank} of {}: {}\n  channels {} of {}, experts {} of {}",
         plan.rule,
-        plan.layer,
         plan.ranks.len(),
         fit_word(plan.fit),
         range(share.start, share.len),
@@ -159,10 +159,11 @@ fn words(plan: &Plan) -> String {
 /// The shape in memory: packed FP4 and INT4 in bytes, and the bytes of a row where it is longer
 /// than its elements.
 fn stored(tensor: &TensorPlan) -> String {
-    let (Some(dtype), [e, r, c]) = (
-        Dtype::ALL.into_iter().find(|d| d.name() == tensor.dtype),
-        tensor.shape.as_slice(),
-    ) else {
+    let dtype = match tensor.dtype {
+        ZERO_POINT => Some(Dtype::Int4),
+        name => Dtype::ALL.into_iter().find(|d| d.name() == name),
+    };
+    let (Some(dtype), [e, r, c]) = (dtype, tensor.shape.as_slice()) else {
         return String::new();
     };
     let row = c.saturating_mul(dtype.bits()).div_ceil(8);

@@ -3,7 +3,19 @@
 //! It must not write anything. Layer 10.
 
 use crate::model::Model;
+use crate::plan::Plan;
+use crate::run::Survey;
+use crate::terms::LayerKind;
 use std::time::Duration;
+
+/// The part that a plan is of, with its format where routed experts have several.
+pub(super) fn part(survey: &Survey, plan: &Plan) -> String {
+    let several = plan.layer == LayerKind::Routed && !survey.model.quant.others.is_empty();
+    match several {
+        true => format!("{} {}", plan.layer, plan.weight),
+        false => plan.layer.to_string(),
+    }
+}
 
 /// `1 case`, `2 cases`, `5 184 checks`.
 pub fn plural(count: u64, noun: &str) -> String {

@@ -333,6 +333,9 @@ pub struct Rule {
     /// Scales.
     #[serde(default)]
     pub scale: ScaleRule,
+    /// Whether weights with zero points are taken, as far as was read.
+    #[serde(default)]
+    pub zero_points: bool,
     /// Size formula.
     #[serde(default)]
     pub sizes: Sizes,

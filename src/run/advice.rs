@@ -135,8 +135,10 @@ impl Advice {
             unchecked: unchecked(model),
             rules: Vec::new(),
         };
+        let rest: Vec<LayerSpec> = routed.iter().skip(1).cloned().chain(rest).collect();
         let current = |one: &&'p Surveyed| {
-            one.plan.layer == LayerKind::Routed && one.status == Status::Current
+            (one.plan.layer, one.plan.weight) == (LayerKind::Routed, part.weight)
+                && one.status == Status::Current
         };
         let with_rule = |one: &'p Surveyed| -> Option<Other<'p>> {
             let rule = rules.get(&one.plan.rule).ok()?;
@@ -259,15 +261,18 @@ impl About<'_> {
         }
     }
 
-    /// Bytes of the unpadded, unsharded expert weights of all layers, scales left out.
+    /// Bytes of the unpadded, unsharded expert weights of all layers of this format, scales left
+    /// out.
     fn weight_bytes(&self) -> u64 {
+        let others = self.model.quant.others.iter();
+        let others = others.fold(0u64, |all, other| all.saturating_add(other.layers));
         let halves = self.part.activation.halves().saturating_add(1);
         let sizes = [
             self.part.experts,
             halves,
             self.part.intermediate,
             self.part.hidden,
-            self.model.moe_layers,
+            self.model.moe_layers.saturating_sub(others).max(1),
         ];
         let elements = sizes.iter().fold(1u64, |all, n| all.saturating_mul(*n));
         share_of(elements, self.part.weight.element().bits(), 8)

@@ -112,6 +112,7 @@ fn overlay(model: &mut Model, sizes: &ModelSizes) {
     if let Some(format) = sizes.format {
         model.quant = Quant::none(format);
     }
+    model.quant.zero_points = sizes.zero_points.or(model.quant.zero_points);
     model.shared = sizes.shared.or(model.shared);
     model.dense = sizes.dense.or(model.dense);
 }

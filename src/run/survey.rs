@@ -279,7 +279,7 @@ pub fn survey_replicas<'q>(
             });
         }
         if part.kind == LayerKind::Routed {
-            judged = choices.iter().map(|c| c.rule.stack.as_str()).collect();
+            judged.extend(choices.iter().map(|c| c.rule.stack.as_str()));
         } else if !choices.is_empty() {
             survey
                 .not_judged

@@ -31,6 +31,43 @@ fn current_rules_come_before_historical_ones() {
     assert!(statuses.is_sorted() && statuses.contains(&true) && statuses.contains(&false));
 }
 
+/// Some layers of other formats: each is planned under the rules that take it, the worst decides.
+#[test]
+fn layers_of_another_format_are_planned_too() {
+    use crate::terms::WeightFormat::{Fp8, Fp8Block};
+    let query = ask(Some("sglang.triton.*"), None);
+    let mut mixed = model();
+    assert!(
+        !survey(&mixed, Rules::builtin(), &query)
+            .unwrap()
+            .named_fails
+    );
+    mixed.quant.others = vec![crate::model::Share {
+        format: Fp8Block,
+        layers: 10,
+    }];
+    let found = survey(&mixed, Rules::builtin(), &query).unwrap();
+    let plans: Vec<_> = found
+        .plans
+        .iter()
+        .map(|p| (p.plan.rule.as_str(), p.plan.weight, p.plan.fit))
+        .collect();
+    let wanted = [
+        ("sglang.triton.fp8", Fp8, Fit::Fits),
+        ("sglang.triton.fp8-block", Fp8Block, Fit::Unrepresentable),
+    ];
+    assert_eq!(plans, wanted);
+    assert!(found.named_fails);
+    // Advice is about the first format, and its bytes are those of its layers alone.
+    let rules: Vec<_> = found
+        .advice
+        .rules
+        .iter()
+        .map(|one| one.rule.as_str())
+        .collect();
+    assert_eq!(rules, ["sglang.triton.fp8"]);
+}
+
 #[test]
 fn a_rule_named_exactly_is_planned_whatever_the_format() {
     let id = "sglang.aiter.mxfp4";

@@ -6,7 +6,7 @@ use super::candidates::{at_versions, candidates, on_arch};
 use super::survey::plan_error;
 use super::{Query, Survey, SurveyError};
 use crate::model::Model;
-use crate::plan::{Fit, Parallel, Plan, concerns, layers, plan_layer, unread_version};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, concerns, layers, plan_layer, unread_version};
 use crate::rule::{Rule, Rules};
 use crate::terms::{LayerKind, WeightFormat};
 use serde::{Deserialize, Serialize};
@@ -170,8 +170,8 @@ impl Table {
         let chosen = at_versions(candidates(rules, query)?, query)?;
         let mut table = Table::default();
         for model in models {
-            let parts = layers(model, query.tokens);
-            let parts = parts
+            let all = layers(model, query.tokens);
+            let parts = all
                 .iter()
                 .filter(|p| query.layer.is_none_or(|kind| kind == p.kind));
             for part in parts {
@@ -182,6 +182,12 @@ impl Table {
                     let rule: &Rule = &on_arch(rule, query.arch);
                     let mut part = part.clone();
                     if !rule.formats.contains(&part.weight) {
+                        let of_kind = |other: &&LayerSpec| other.kind == part.kind;
+                        let first = all.iter().find(of_kind).map(|other| other.weight);
+                        if first != Some(part.weight) {
+                            // What the rule makes of the kind stands there by its first format.
+                            continue;
+                        }
                         part.weight = rule.formats.first().copied().unwrap_or(part.weight);
                     }
                     for &tp in ranks {

@@ -3,6 +3,7 @@
 //! It must not load models or plan. Layer 8.
 
 use crate::case::PadSpec;
+use crate::model::ZeroPoints;
 use crate::plan::Fit;
 use crate::rule::Rule;
 use crate::terms::{Activation, LayerKind, WeightFormat};
@@ -91,6 +92,8 @@ pub struct ModelSizes {
     pub activation: Option<Activation>,
     /// Format the routed experts are stored in.
     pub format: Option<WeightFormat>,
+    /// How zero points of integer weights lie, where they have some.
+    pub zero_points: Option<ZeroPoints>,
     /// Intermediate size of the shared experts together.
     pub shared: Option<u64>,
     /// Intermediate size of dense layers.

@@ -1,8 +1,9 @@
 //! Quantisation entries become weight formats.
 
 use crate::{changed, config};
-use padproof::model::{Model, ModelError, parse};
-use padproof::terms::WeightFormat;
+use padproof::model::{Model, ModelError, Share, ZeroPoints, parse};
+use padproof::plan;
+use padproof::terms::{LayerKind, WeightFormat};
 use serde_json::{Value, json};
 
 pub(crate) fn quantised(entry: Value) -> Result<Model, ModelError> {
@@ -300,9 +301,47 @@ fn two_files_that_disagree_are_refused_and_name_both() {
     );
 }
 
+#[test]
+fn zero_points_are_found_where_a_method_says_so() {
+    let points = |entry: Value| quantised(entry).unwrap().quant.zero_points;
+    let group = |symmetric: bool| {
+        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": symmetric},
+        }}})
+    };
+    let (awq, unread) = (Some(ZeroPoints::Awq), Some(ZeroPoints::Unread));
+    for (entry, wanted) in [
+        (
+            json!({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": true}),
+            awq,
+        ),
+        (
+            json!({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": false}),
+            None,
+        ),
+        (
+            json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": false}),
+            unread,
+        ),
+        (
+            json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true}),
+            None,
+        ),
+        (
+            json!({"quant_method": "gptq", "bits": 4, "group_size": 128}),
+            None,
+        ),
+        (group(false), unread),
+        (group(true), None),
+    ] {
+        assert_eq!(points(entry.clone()), wanted, "{entry}");
+    }
+}
+
 /// One format was planned for all, without a word.
 #[test]
-fn layers_of_different_formats_are_counted_and_the_most_frequent_is_planned() {
+fn layers_of_different_formats_are_counted_and_each_format_is_planned() {
     let algo = |algo: &str| json!({ "quant_algo": algo });
     let named = |layer: u64| format!("model.layers.{layer}.mlp.experts*");
     for (first, rest, planned) in [
@@ -327,5 +366,47 @@ fn layers_of_different_formats_are_counted_and_the_most_frequent_is_planned() {
             "{:?}",
             model.notes
         );
+        let other = if first == "FP8" {
+            WeightFormat::Fp8
+        } else {
+            WeightFormat::Nvfp4
+        };
+        assert_eq!(
+            model.quant.others,
+            [Share {
+                format: other,
+                layers: 1
+            }]
+        );
+        let routed = plan::layers(&model, 1)
+            .into_iter()
+            .filter(|l| l.kind == LayerKind::Routed);
+        assert_eq!(
+            routed.map(|l| l.weight).collect::<Vec<_>>(),
+            [planned, other]
+        );
     }
+}
+
+#[test]
+fn layers_left_unquantised_are_a_format_of_their_own() {
+    let model = changed(json!({ "num_hidden_layers": 4, "quantization_config": {
+        "quant_method": "fp8", "weight_block_size": [128, 128],
+        "modules_to_not_convert": ["model.layers.1.mlp.experts", "model.layers.2.mlp.experts", "model.layers.3.mlp.experts"],
+    }}))
+    .unwrap();
+    assert_eq!(model.quant.format, WeightFormat::Fp8Block);
+    assert_eq!(
+        model.quant.others,
+        [Share {
+            format: WeightFormat::Bf16,
+            layers: 3
+        }]
+    );
+    let said = "(fp8-block in 1, unquantised in 3): each is planned";
+    assert!(
+        model.notes.iter().any(|n| n.contains(said)),
+        "{:?}",
+        model.notes
+    );
 }

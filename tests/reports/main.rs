@@ -7,6 +7,7 @@
 
 mod runs;
 
+use padproof::model::ZeroPoints;
 use padproof::num::{Dtype, E8m0Nan, Encode, NibbleOrder, pack_nibbles, unpack_nibbles};
 use padproof::plan::{Role, Violation, plan, plan_under};
 use padproof::property::{Trial, Verdict, find};
@@ -62,7 +63,10 @@ const TABLE: &[(&str, Held)] = &[
     ("B43", Mutant("interleave-mixed-up")),
     ("B45", Test("a_fused_tensor_is_cut_by_halves")),
     ("B47", Test("the_first_element_is_in_the_low_nibble")),
-    ("B49", Needs(3, "formats with zero points (AWQ)")),
+    (
+        "B49",
+        Beside("a_word_of_zero_points_tells_its_order_if_they_differ"),
+    ),
     ("B51", Mutant("scales-not-swizzled")),
     ("B53", Mutant("last-scale-group-lost")),
     (
@@ -282,6 +286,20 @@ fn the_first_element_is_in_the_low_nibble() {
         unpack_nibbles(&padded, NibbleOrder::LowFirst)[..3],
         [2, 9, 7]
     );
+}
+
+/// B49: eight columns with zero points 0 to 7; symmetric ones, all 8, hide a forgotten order.
+#[test]
+fn a_word_of_zero_points_tells_its_order_if_they_differ() {
+    let word = |points: [u32; 8], order: [u32; 8]| {
+        let nibbles = order.map(|column| points[column as usize]);
+        (0..8).fold(0, |word, place| word | nibbles[place] << (4 * place))
+    };
+    let (awq, plain) = (ZeroPoints::AWQ_ORDER, [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(awq, [0, 2, 4, 6, 1, 3, 5, 7]);
+    assert_eq!(word(plain, awq), 0x7531_6420);
+    assert_ne!(word(plain, awq), word(plain, plain));
+    assert_eq!(word([8; 8], awq), word([8; 8], plain));
 }
 
 /// B57: shares of 360 whose scales are cut at whole blocks are 0, 25, 50, 75 % wrong.

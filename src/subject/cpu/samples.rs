@@ -80,6 +80,7 @@ impl Sample {
             weight_storage: Storage::Linear,
             nibble: Nibble::Low,
             unread: Vec::new(),
+            zero_points: None,
             weight_pad: if w.element() == Dtype::Int4 { 8 } else { 0 },
             w13_scale: None,
             w2_scale: None,
