@@ -54,12 +54,18 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
             "\ntp without padding, of all parts that a rule is for, at ep {ep} or as many groups as divide it"
         )?,
     }
-    let lists = advice
-        .rules
-        .iter()
-        .map(|one| (one.rule.as_str(), one.aligned.clone()));
-    for (name, list) in lists.chain([("every rule above", common(survey))]) {
-        for line in sentence(&format!("{name}: {}", degrees(&list)), width) {
+    // Rules with the same list share a line.
+    let mut lists: Vec<(Vec<&str>, Vec<u64>)> = Vec::new();
+    for one in &advice.rules {
+        match lists.iter_mut().find(|(_, list)| *list == one.aligned) {
+            Some((rules, _)) => rules.push(&one.rule),
+            None => lists.push((vec![&one.rule], one.aligned.clone())),
+        }
+    }
+    lists.push((vec!["every rule above"], common(survey)));
+    for (names, list) in lists {
+        let text = format!("{}: {}", names.join(", "), degrees(&list));
+        for line in sentence(&text, width) {
             writeln!(out, "{line}")?;
         }
     }

@@ -9,10 +9,10 @@ use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
 use super::words::{facts, part, percent};
 use crate::model::Model;
-use crate::plan::{Plan, Violation};
+use crate::plan::{Fit, Plan, Unit, Violation};
 use crate::rule::Status;
 use crate::run::{Survey, Surveyed};
-use crate::terms::plain;
+use crate::terms::{LayerKind, plain};
 use std::io::{self, Write};
 
 /// Writes the survey as text no wider than `width` where cells and words allow; verdicts are
@@ -41,9 +41,8 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
             writeln!(out, "{}", line.trim_start())?;
         }
     }
-    for one in &survey.plans {
-        let layer = part(survey, &one.plan);
-        findings(&one.plan, &layer, one.wrong.as_deref(), width, out)?;
+    for group in groups(survey) {
+        group.write(width, out)?;
     }
     let first = survey.plans.iter().find_map(|one| one.plan.reason());
     if let Some(found) = first {
@@ -102,10 +101,25 @@ fn rows(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Resul
             plan.reason().map_or(String::new(), short),
         ]
     };
-    let rows: Vec<Vec<String>> = plans.iter().map(row).collect();
+    // A draft layer that a rule plans as it plans the routed one shares its line.
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut fits = Vec::new();
+    for one in plans {
+        let cells = row(one);
+        let same = |known: &&mut Vec<String>| {
+            one.plan.layer == LayerKind::Draft && known[0] == cells[0] && known[2..] == cells[2..]
+        };
+        match rows.iter_mut().find(same) {
+            Some(known) => known[1] = format!("{}, {}", known[1], cells[1]),
+            None => {
+                rows.push(cells);
+                fits.push(one.plan.fit);
+            }
+        }
+    }
     for (at, line) in grid(&HEADERS, &rows, 1, width) {
-        match at.and_then(|at| plans.get(at)) {
-            Some(one) => writeln!(out, "{}", coloured(&line, one.plan.fit))?,
+        match at.and_then(|at| fits.get(at)) {
+            Some(fit) => writeln!(out, "{}", coloured(&line, *fit))?,
             None => writeln!(out, "{line}")?,
         }
     }
@@ -116,6 +130,9 @@ fn rows(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Resul
 fn short(found: &Violation) -> String {
     if found.axis == "rule" && found.granule == 0 {
         return format!("{} rule", found.code);
+    }
+    if found.unit == Unit::Ranks && found.granule > 1 {
+        return format!("{} {} of {} ranks", found.code, found.value, found.granule);
     }
     let granule = if found.granule > 1 {
         format!(" % {}", found.granule)
@@ -131,33 +148,80 @@ fn short(found: &Violation) -> String {
     )
 }
 
-fn findings(
-    plan: &Plan,
-    layer: &str,
-    wrong: Option<&str>,
-    width: Option<usize>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    if plan.violations.is_empty() && wrong.is_none() {
-        return Ok(());
-    }
-    writeln!(
-        out,
-        "\n{}, {layer} layer: {}",
-        plan.rule,
-        fit_word(plan.fit)
-    )?;
+/// What is said of a plan, a sentence each.
+fn texts(plan: &Plan, wrong: Option<&str>) -> Vec<String> {
     let wrong = wrong.map(|wrong| format!("known wrong: {}", plain(wrong)));
     let found = plan
         .violations
         .iter()
         .map(|found| format!("{}: {}", short(found), plain(&found.message)));
-    for text in wrong.into_iter().chain(found) {
-        for line in sentence(&text, width) {
-            writeln!(out, "{line}")?;
+    wrong.into_iter().chain(found).collect()
+}
+
+/// Plans of which the same is said.
+struct Group {
+    fit: Fit,
+    texts: Vec<String>,
+    /// Layers, and the rules of which it is said there.
+    plans: Vec<(String, Vec<String>)>,
+}
+
+fn groups(survey: &Survey) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for one in &survey.plans {
+        let (fit, layer) = (one.plan.fit, part(survey, &one.plan));
+        let texts = texts(&one.plan, one.wrong.as_deref());
+        if texts.is_empty() {
+            continue;
+        }
+        let known = |group: &Group| (group.fit, &group.texts) == (fit, &texts);
+        let at = groups.iter().position(known).unwrap_or_else(|| {
+            groups.push(Group {
+                fit,
+                texts,
+                plans: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        let plans = &mut groups[at].plans;
+        match plans.iter_mut().find(|(known, _)| *known == layer) {
+            Some((_, rules)) => rules.push(one.plan.rule.clone()),
+            None => plans.push((layer, vec![one.plan.rule.clone()])),
         }
     }
-    Ok(())
+    groups
+}
+
+impl Group {
+    fn write(&self, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+        let mut heads: Vec<(Vec<&str>, &Vec<String>)> = Vec::new();
+        for (layer, rules) in &self.plans {
+            match heads.iter_mut().find(|(_, known)| *known == rules) {
+                Some((layers, _)) => layers.push(layer),
+                None => heads.push((vec![layer], rules)),
+            }
+        }
+        writeln!(out)?;
+        for (layers, rules) in heads {
+            let s = if layers.len() > 1 { "s" } else { "" };
+            let layers = layers.join(" and ");
+            let head = format!(
+                "{}, {layers} layer{s}: {}",
+                rules.join(", "),
+                self.fit.name()
+            );
+            for line in sentence(&head, width) {
+                let line = line.strip_prefix("  ").unwrap_or(&line);
+                writeln!(out, "{}", coloured(line, self.fit))?;
+            }
+        }
+        for text in &self.texts {
+            for line in sentence(text, width) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Writes one plan in full: its sizes, ranks, tensors and findings.
@@ -203,5 +267,12 @@ pub fn tensors_human(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{line}")?;
         }
     }
-    findings(plan, plan.layer.name(), None, None, out)
+    match texts(plan, None) {
+        texts if texts.is_empty() => Ok(()),
+        texts => {
+            let plans = vec![(plan.layer.to_string(), vec![plan.rule.clone()])];
+            let fit = plan.fit;
+            Group { fit, texts, plans }.write(None, out)
+        }
+    }
 }

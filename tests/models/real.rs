@@ -419,7 +419,8 @@ fn what_is_not_verified_says_so() {
             "Laguna-XS.2",
             "Mellum-default",
             "Inkling-2-default",
-            "privacy-filter-default"
+            "privacy-filter-default",
+            "DeepSeek-V2-default"
         ]
     );
 }
@@ -454,6 +455,7 @@ fn sizes_of_shipped_models_are_those_of_the_facts() {
         ("Laguna-S-2.1", [3072, 1024, 256, 10]),
         ("LFM2-8B-A1B", [2048, 1792, 32, 4]),
         ("K2-Horizon-375B", [6144, 1792, 192, 8]),
+        ("DeepSeek-V2-default", [4096, 1407, 64, 1]),
     ] {
         let m = load(name).unwrap();
         assert_eq!(
