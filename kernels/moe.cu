@@ -420,26 +420,29 @@ __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm2(PP_PARA
 }
 
 // What NVRTC compiles: one element type of the inputs (PP_A) and of the weights (PP_W) to a module,
-// under names without mangling. x may be f16, the intermediate not.
+// under names that end with both and are not mangled. x may be f16, the intermediate not.
 #ifdef PP_W
-extern "C" __global__ void __launch_bounds__(PP_ALIGN_THREADS) pp_align(PP_PARAM(PpParams) p)
+#define PP_JOIN(name, a, w) name##_##a##_##w
+#define PP_JOINED(name, a, w) PP_JOIN(name, a, w)
+#define PP_NAME(name) PP_JOINED(name, PP_A, PP_W)
+extern "C" __global__ void __launch_bounds__(PP_ALIGN_THREADS) PP_NAME(pp_align)(PP_PARAM(PpParams) p)
 {
     pp_align_body(p);
 }
-extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm1_fast(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) PP_NAME(pp_gemm1_fast)(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, true, true>(p);
 }
-extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm1_general(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) PP_NAME(pp_gemm1_general)(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, true, false>(p);
 }
 #if PP_A != 1
-extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm2_fast(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) PP_NAME(pp_gemm2_fast)(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, false, true>(p);
 }
-extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) pp_gemm2_general(PP_PARAM(PpParams) p)
+extern "C" __global__ void __launch_bounds__(PP_THREADS, PP_BLOCKS_PER_SM) PP_NAME(pp_gemm2_general)(PP_PARAM(PpParams) p)
 {
     pp_product<PP_A, PP_W, false, false>(p);
 }

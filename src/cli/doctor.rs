@@ -17,6 +17,7 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
         ("hub", cfg!(feature = "hub")),
         ("arbitrary", cfg!(feature = "arbitrary")),
         ("proptest", cfg!(feature = "proptest")),
+        ("cuda", cfg!(feature = "cuda")),
         ("cuda-host", cfg!(feature = "cuda-host")),
     ]
     .into_iter()
@@ -35,6 +36,7 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
         "subjects   {}, and any program that speaks docs/subject-protocol.md",
         SubjectChoice::NAMES.join(", ")
     )?;
+    writeln!(out, "device     {}", device())?;
     writeln!(
         out,
         "shipped    {} models, {} rules, {} properties, {} mutants",
@@ -49,4 +51,31 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
     };
     writeln!(out, "rule switches set in the environment: {switches}")?;
     Ok(ExitCode::Passed)
+}
+
+/// The device that the subject `cuda` would use.
+#[cfg(feature = "cuda")]
+fn device() -> String {
+    match crate::subject::Cuda::facts() {
+        Ok(facts) => format!(
+            "{}, {}, {} MiB, driver for CUDA {}.{}, NVRTC {}.{}",
+            facts.name,
+            facts.arch,
+            facts.memory >> 20,
+            facts.driver.0,
+            facts.driver.1,
+            facts.nvrtc.0,
+            facts.nvrtc.1
+        ),
+        Err(why) => format!(
+            "none: {}",
+            why.to_string().trim_start_matches("no device: ")
+        ),
+    }
+}
+
+/// The device that the subject `cuda` would use.
+#[cfg(not(feature = "cuda"))]
+fn device() -> String {
+    "not looked for: built without the feature cuda".to_owned()
 }

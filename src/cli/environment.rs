@@ -13,6 +13,7 @@ const OWN: &[&str] = &[
     "PADPROOF_FORMAT",
     "PADPROOF_JOBS",
     "PADPROOF_MAX_FAIL",
+    "PADPROOF_NVRTC",
     "PADPROOF_PROGRESS",
     "PADPROOF_PROPERTY",
     "PADPROOF_SEED",
@@ -23,7 +24,13 @@ const OWN: &[&str] = &[
 ];
 
 /// Variables that the tests read, and that a developer may have set.
-const TESTS: &[&str] = &["PADPROOF_PYTHON", "PADPROOF_Z3"];
+const TESTS: &[&str] = &[
+    "PADPROOF_DEVICE_SHARE",
+    "PADPROOF_KERNELS_ASAN",
+    "PADPROOF_KERNELS_TSAN",
+    "PADPROOF_PYTHON",
+    "PADPROOF_Z3",
+];
 
 /// What the environment says.
 pub(super) struct Environment {
@@ -79,6 +86,10 @@ impl Environment {
             .filter(|name| !OWN.contains(&name.as_str()) && !TESTS.contains(&name.as_str()))
             .collect();
         unknown.sort_unstable();
+        #[cfg(feature = "cuda")]
+        if let Some(folder) = std::env::var_os("PADPROOF_NVRTC").filter(|v| !v.is_empty()) {
+            crate::subject::seek_nvrtc(std::path::Path::new(&folder));
+        }
         Environment {
             notes: unknown.iter().map(|name| unknown_note(name)).collect(),
             columns: terminal_size::terminal_size_of(std::io::stdout())

@@ -53,6 +53,8 @@ const CPU: &str = "padded, sharded, packed bytes on this machine; every rank com
 const CUDA_HOST: &str =
     "the CUDA kernels' own source on the CPU, one fiber a thread (kernels/README.md)";
 
+const CUDA: &str = "the CUDA kernels on a device, compiled for it at run time; skips without one";
+
 fn proofs() -> Vec<[String; 2]> {
     let lemma = |lemma: proof::Lemma| {
         let how = match lemma.wanted {
@@ -86,6 +88,7 @@ fn mutant_row(mutant: &Mutant) -> [String; 2] {
 fn subjects() -> Vec<[String; 2]> {
     let own = SubjectChoice::NAMES.iter().map(|name| {
         let text = match *name {
+            SubjectChoice::CUDA => CUDA,
             SubjectChoice::CUDA_HOST => CUDA_HOST,
             _ => CPU,
         };

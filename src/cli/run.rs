@@ -11,7 +11,7 @@ use super::export::{Export, exports, standard};
 use super::output::{complain, note};
 use super::progress::Meter;
 use super::select::{Selected, properties, rules, rules_arguments};
-use super::subject::{chosen as chosen_subject, interrupt};
+use super::subject::{chosen as chosen_subject, end_at_once, interrupt};
 use super::values::{Count, Seed};
 use crate::r#gen::Domain;
 use crate::report::{matrix_human, matrix_json};
@@ -262,10 +262,8 @@ fn explain(settings: &Settings<'_>) {
 
 /// Refuses what `run --mutants` would ignore, if it was typed: variables may be set for other runs.
 pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Error> {
-    const IDLE: [&str; 18] = [
+    const IDLE: [&str; 16] = [
         "property",
-        "subject",
-        "timeout",
         "rules",
         "filter",
         "no_cases",
@@ -291,7 +289,7 @@ pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Erro
         Some(id) => Err(clap::Error::raw(
             ErrorKind::ArgumentConflict,
             format!(
-                "--{} does nothing beside --mutants, which takes cases, --seed and --format",
+                "--{} does nothing beside --mutants, which takes cases, --subject, --seed and --format",
                 id.replace('_', "-")
             ),
         )),
@@ -312,7 +310,9 @@ pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, C
     if args.what.is_empty() {
         cases = matrix_cases(seed);
     }
-    let matrix = matrix(&cases);
+    let subject = chosen_subject(&args.choice.subject)?;
+    end_at_once(&subject)?;
+    let matrix = matrix(&cases, &subject);
     match args.conduct.format {
         RunFormat::Human => matrix_human(&matrix, out)?,
         RunFormat::Json => matrix_json(&matrix, out)?,

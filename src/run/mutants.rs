@@ -5,7 +5,7 @@
 use super::matrix::{Cell, Row, idle, row};
 use crate::case::Case;
 use crate::mutant;
-use crate::subject::Cpu;
+use crate::subject::SubjectChoice;
 use rayon::prelude::*;
 
 /// Cases after which a property that does not claim a mutant gives up on it.
@@ -31,11 +31,11 @@ impl Matrix {
     }
 }
 
-/// Tries every mutant on the given cases.
-pub fn matrix(cases: &[Case]) -> Matrix {
+/// Tries every mutant on the given cases, with the chosen subject.
+pub fn matrix(cases: &[Case], subject: &SubjectChoice) -> Matrix {
     let rows: Vec<Row> = mutant::ALL
         .par_iter()
-        .map(|mutant| row(mutant, cases, OTHERS, &mut Cpu::default()))
+        .map(|mutant| row(mutant, cases, OTHERS, subject.subject().as_mut()))
         .collect();
     let missed = |row: &&Row| row.cells.iter().all(|cell| matches!(cell, Cell::Missed(_)));
     Matrix {

@@ -2,6 +2,8 @@
 
 use super::api::Subject;
 use super::cpu::Cpu;
+#[cfg(feature = "cuda")]
+use super::cuda::Cuda;
 #[cfg(feature = "cuda-host")]
 use super::cuda::CudaHost;
 use super::process::{Process, Program, Supports};
@@ -13,6 +15,9 @@ pub enum SubjectChoice {
     /// The CPU subject.
     #[default]
     Cpu,
+    /// The CUDA kernels on a device.
+    #[cfg(feature = "cuda")]
+    Cuda,
     /// The CUDA kernels on the CPU.
     #[cfg(feature = "cuda-host")]
     CudaHost,
@@ -23,24 +28,30 @@ pub enum SubjectChoice {
 impl SubjectChoice {
     /// The name of the subject that runs everywhere.
     pub const CPU: &'static str = "cpu";
+    /// The name of the CUDA kernels on a device.
+    pub const CUDA: &'static str = "cuda";
     /// The name of the CUDA kernels on the CPU.
     pub const CUDA_HOST: &'static str = "cuda-host";
     /// The names of the subjects that this program has itself.
-    pub const NAMES: &'static [&'static str] = if cfg!(feature = "cuda-host") {
-        &[SubjectChoice::CPU, SubjectChoice::CUDA_HOST]
-    } else {
-        &[SubjectChoice::CPU]
-    };
+    pub const NAMES: &'static [&'static str] = &[
+        SubjectChoice::CPU,
+        #[cfg(feature = "cuda-host")]
+        SubjectChoice::CUDA_HOST,
+        #[cfg(feature = "cuda")]
+        SubjectChoice::CUDA,
+    ];
 
     /// Whether the subject of that name has a fast and a general path.
     pub fn has_paths(name: &str) -> bool {
-        name == SubjectChoice::CUDA_HOST
+        [SubjectChoice::CUDA, SubjectChoice::CUDA_HOST].contains(&name)
     }
 
     /// The subject of that name, if this program has it itself.
     pub fn named(name: &str) -> Option<SubjectChoice> {
         match name {
             SubjectChoice::CPU => Some(SubjectChoice::Cpu),
+            #[cfg(feature = "cuda")]
+            SubjectChoice::CUDA => Some(SubjectChoice::Cuda),
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CUDA_HOST => Some(SubjectChoice::CudaHost),
             _ => None,
@@ -51,6 +62,8 @@ impl SubjectChoice {
     pub fn subject(&self) -> Box<dyn Subject + Send> {
         match self {
             SubjectChoice::Cpu => Box::new(Cpu::default()),
+            #[cfg(feature = "cuda")]
+            SubjectChoice::Cuda => Box::new(Cuda::default()),
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => Box::new(CudaHost::default()),
             SubjectChoice::Process(program) => Box::new(Process::new(program)),
@@ -61,6 +74,8 @@ impl SubjectChoice {
     pub fn name(&self) -> &'static str {
         match self {
             SubjectChoice::Cpu => SubjectChoice::CPU,
+            #[cfg(feature = "cuda")]
+            SubjectChoice::Cuda => SubjectChoice::CUDA,
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST,
             SubjectChoice::Process(_) => Process::NAME,
@@ -71,6 +86,11 @@ impl SubjectChoice {
     pub fn title(&self) -> String {
         match self {
             SubjectChoice::Cpu => SubjectChoice::CPU.to_owned(),
+            #[cfg(feature = "cuda")]
+            SubjectChoice::Cuda => match Cuda::facts() {
+                Ok(facts) => format!("{} ({}, {})", SubjectChoice::CUDA, facts.name, facts.arch),
+                Err(why) => format!("{} ({why})", SubjectChoice::CUDA),
+            },
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST.to_owned(),
             SubjectChoice::Process(program) => program.title(),
@@ -81,6 +101,8 @@ impl SubjectChoice {
     pub fn arguments(&self) -> String {
         match self {
             SubjectChoice::Cpu => String::new(),
+            #[cfg(feature = "cuda")]
+            SubjectChoice::Cuda => format!(" --subject {}", SubjectChoice::CUDA),
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => format!(" --subject {}", SubjectChoice::CUDA_HOST),
             SubjectChoice::Process(program) => program.arguments(),
@@ -91,6 +113,8 @@ impl SubjectChoice {
     pub fn supports(&self) -> Option<&Supports> {
         match self {
             SubjectChoice::Cpu => None,
+            #[cfg(feature = "cuda")]
+            SubjectChoice::Cuda => None,
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => None,
             SubjectChoice::Process(program) => Some(program.supports()),

@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// There is no device, or no driver for it.
-    #[error("no device")]
-    NoDevice,
+    /// There is no device, or none that will do; why.
+    #[error("no device: {0}")]
+    NoDevice(String),
     /// The property needs no subject, or none was chosen.
     #[error("no subject")]
     NoSubject,
@@ -81,6 +81,16 @@ pub enum SubjectError {
         /// Its name.
         kernel: &'static str,
         /// What it did.
+        why: String,
+    },
+    /// A call to a device's driver or compiler failed.
+    #[error("{kernel}: {call}: {why}")]
+    Device {
+        /// The kernel, or the source, that it was for.
+        kernel: &'static str,
+        /// The call.
+        call: &'static str,
+        /// What it answered.
         why: String,
     },
     /// An external subject did something that no subject may; what it wrote to its standard error.

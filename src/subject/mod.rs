@@ -5,7 +5,7 @@
 mod api;
 mod choice;
 mod cpu;
-#[cfg(feature = "cuda-host")]
+#[cfg(any(feature = "cuda", feature = "cuda-host"))]
 mod cuda;
 mod error;
 mod process;
@@ -13,7 +13,11 @@ mod process;
 pub use api::{None, Subject, none};
 pub use choice::SubjectChoice;
 pub use cpu::{Cpu, SIGMOID_ERROR_ULP, exp};
+#[cfg(feature = "cuda")]
+pub use cuda::{Cuda, DeviceFacts, seek_nvrtc};
 #[cfg(feature = "cuda-host")]
-pub use cuda::{CudaHost, Fault, HostNumber, HostOptions, Paths, Turns};
+pub use cuda::{CudaHost, HostNumber, HostOptions, Turns};
+#[cfg(any(feature = "cuda", feature = "cuda-host"))]
+pub use cuda::{Fault, KernelOptions, Paths};
 pub use error::{Misbehaviour, SkipReason, SubjectError};
 pub use process::{GRANULES, PROTOCOL, Process, Program, SIZES, Supports, WORDS};

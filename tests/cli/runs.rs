@@ -357,7 +357,6 @@ fn the_reproducer_of_a_users_plan_entry_can_be_pasted() {
 fn what_mutants_would_ignore_is_refused() {
     for (flags, name) in [
         (&["-p", "tp-sum"][..], "--property"),
-        (&["-s", "cpu"], "--subject"),
         (&["-f", "i=4"], "--filter"),
         (&["-j", "2"], "--jobs"),
         (&["-n", "3"], "--cases"),

@@ -15,12 +15,12 @@ mod tiles;
 mod unpack;
 
 pub use math::{SIGMOID_ERROR_ULP, exp};
-#[cfg(feature = "cuda-host")]
+#[cfg(any(feature = "cuda", feature = "cuda-host"))]
 pub(in crate::subject) use matrix::{expect_bytes, size_error};
 pub(in crate::subject) use route::{Routing, route};
 pub use run::Cpu;
 pub(in crate::subject) use sizes::Sizes;
-#[cfg(feature = "cuda-host")]
+#[cfg(any(feature = "cuda", feature = "cuda-host"))]
 pub(in crate::subject) use sizes::axis;
 
 #[cfg(test)]

@@ -16,14 +16,14 @@ pub enum Paths {
 
 /// How the kernels are run; whatever is chosen, the bits are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct KernelOptions {
+pub struct KernelOptions {
     /// Which path.
-    pub(super) paths: Paths,
+    pub paths: Paths,
     /// Element type of the input where its values allow it; bfloat16 if left out.
-    pub(super) inputs: Option<Dtype>,
+    pub inputs: Option<Dtype>,
     /// Whether a rank sees -1 for experts that others hold, as expert-parallel dispatch writes it,
     /// instead of their ids.
-    pub(super) masked: bool,
+    pub masked: bool,
 }
 
 /// A kernel of `kernels/moe.cu`.
@@ -41,6 +41,15 @@ impl Kernel {
             Kernel::Align => "pp_align",
             Kernel::First => "pp_gemm1",
             Kernel::Second => "pp_gemm2",
+        }
+    }
+
+    /// Threads of a block (`PP_ALIGN_THREADS`, `PP_THREADS`).
+    #[cfg(feature = "cuda")]
+    pub(super) const fn threads(self) -> u32 {
+        match self {
+            Kernel::Align => 256,
+            Kernel::First | Kernel::Second => 128,
         }
     }
 }

@@ -28,6 +28,10 @@ pub(super) struct Layer<'a> {
 }
 
 /// What a rank's launches are told, and what lies behind it. Only [`Layer::prepare`] makes one.
+#[cfg_attr(
+    not(feature = "cuda-host"),
+    expect(dead_code, reason = "records are written on the host")
+)]
 pub(super) struct Work<'a> {
     pub(super) rank: &'a Rank<'a>,
     pub(super) params: Params,

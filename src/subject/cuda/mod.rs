@@ -1,19 +1,36 @@
-//! The CUDA kernels of `kernels/` as subjects: on the CPU, one fiber a CUDA thread.
+//! The CUDA kernels of `kernels/` as subjects: on the CPU, one fiber a CUDA thread, and on a device.
 
+#[cfg(feature = "cuda")]
+mod device;
+#[cfg(feature = "cuda-host")]
 mod emulated;
+#[cfg(feature = "cuda-host")]
 mod host;
 mod input;
 mod launch;
 mod layer;
 mod limits;
 mod machine;
+#[cfg(feature = "cuda")]
+mod nvrtc;
+#[cfg(feature = "cuda")]
+mod on_device;
 mod params;
 mod rank;
+#[cfg(feature = "cuda-host")]
 mod record;
 mod run;
 mod workspace;
 
+#[cfg(feature = "cuda")]
+pub use device::DeviceFacts;
+#[cfg(feature = "cuda-host")]
 pub use emulated::{CudaHost, HostOptions};
+#[cfg(feature = "cuda-host")]
 pub use host::{HostNumber, Turns};
-pub use launch::Paths;
+pub use launch::{KernelOptions, Paths};
+#[cfg(feature = "cuda")]
+pub use nvrtc::seek_nvrtc;
+#[cfg(feature = "cuda")]
+pub use on_device::Cuda;
 pub use params::Fault;

@@ -51,12 +51,20 @@ impl Buffer {
         &mut bytemuck::cast_slice_mut(&mut self.words)[start..][..bytes]
     }
 
+    /// The body between its guards, as a device holds it, and where the body starts in it.
+    #[cfg(feature = "cuda")]
+    pub(super) fn image_mut(&mut self) -> (&mut [u8], usize) {
+        let start = self.start();
+        (bytemuck::cast_slice_mut(&mut self.words), start)
+    }
+
     /// The body as floats.
     pub(super) fn floats(&self) -> &[f32] {
         bytemuck::cast_slice(self.bytes())
     }
 
     /// Where the body starts, for a kernel: sixteen bytes aligned.
+    #[cfg(feature = "cuda-host")]
     pub(super) fn pointer(&mut self) -> *mut u8 {
         self.bytes_mut().as_mut_ptr()
     }

@@ -1,0 +1,170 @@
+//! The kernels on a device: padded on the fast path against unpadded on the general one, the same
+//! problem, at sizes of real models, with the share of what a copy or the tensor core can do.
+//!
+//! `cargo bench --bench device [-- TOKENS …]` prints a table for kernels/MEASURED.md. Weights are those of
+//! one rank. Each time is the median over launches that find the caches cold. Bytes are the least that the
+//! problem moves: every expert that is chosen once, the input and the output; operations those of the
+//! logical layer. So padding and re-reading count against a kernel, as they should.
+
+#![expect(clippy::print_stdout, reason = "a bench reports")]
+
+use padproof::case::Case;
+use padproof::compare::same_bits;
+use padproof::fill::fill;
+use padproof::layout::{PackedInputs, pack_layer};
+use padproof::plan::{Plan, Role, plan, unpadded};
+use padproof::subject::{Cuda, KernelOptions, Paths};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Launches that are timed.
+const REPEATS: usize = 30;
+/// Tokens of decoding and of prefill (issue 6).
+const TOKENS: [u64; 6] = [1, 8, 32, 64, 2048, 8192];
+
+/// One rank's share of a model's layer (facts/upstream-padding.md 4.1), and what it is padded to.
+const PROBLEMS: [(&str, &str); 9] = [
+    (
+        "NemotronH-default TP8 fp8",
+        "e=8,k=2,h=4096,i=961,act=relu2,w=fp8,pad=i16",
+    ),
+    (
+        "Nemotron-3-Nano TP8 fp8",
+        "e=128,k=6,h=2688,i=232,act=relu2,w=fp8,pad=i16",
+    ),
+    (
+        "Nemotron-3-Nano TP8 bf16",
+        "e=128,k=6,h=2688,i=232,act=relu2,w=bf16,pad=i16",
+    ),
+    (
+        "Nemotron-3-Nano TP4 fp8",
+        "e=128,k=6,h=2688,i=464,act=relu2,w=fp8,pad=i32",
+    ),
+    (
+        "Nemotron-3-Nano TP4 bf16",
+        "e=128,k=6,h=2688,i=464,act=relu2,w=bf16,pad=i32",
+    ),
+    (
+        "Qwen3-235B TP8 fp8-block",
+        "e=128,k=8,h=4096,i=192,act=swiglu,w=fp8-block,pad=i128",
+    ),
+    (
+        "Qwen3-235B TP8 bf16",
+        "e=128,k=8,h=4096,i=192,act=swiglu,w=bf16,pad=i128",
+    ),
+    (
+        "gpt-oss-120b TP8 mxfp4",
+        "e=128,k=4,h=2880,i=360,act=swigluoai,bias=both,w=mxfp4,pad=i128",
+    ),
+    (
+        "gpt-oss-120b TP8 bf16",
+        "e=128,k=4,h=2880,i=360,act=swigluoai,bias=both,w=bf16,pad=i128",
+    ),
+];
+
+fn main() {
+    if let Some(folder) = std::env::var_os("PADPROOF_NVRTC") {
+        padproof::subject::seek_nvrtc(Path::new(&folder));
+    }
+    let facts = match Cuda::facts() {
+        Ok(facts) => facts,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let asked: Vec<u64> = std::env::args()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let tokens = if asked.is_empty() {
+        &TOKENS[..]
+    } else {
+        &asked
+    };
+    let mut cuda = Cuda::new();
+    let copy = cuda.copy_rate().expect("a copy runs");
+    let rate = cuda.mma_rate().expect("the tensor core runs");
+    println!(
+        "{} ({}), driver for CUDA {}.{}, NVRTC {}.{}: copy {:.0} GB/s, mma.sync {:.0} TFLOP/s\n",
+        facts.name,
+        facts.arch,
+        facts.driver.0,
+        facts.driver.1,
+        facts.nvrtc.0,
+        facts.nvrtc.1,
+        copy / 1e9,
+        rate / 1e12
+    );
+    println!(
+        "| problem | tokens | padded fast us | unpadded general us | faster | of copy | of mma.sync |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for (name, line) in PROBLEMS {
+        for &t in tokens {
+            let row = measure(line, t);
+            println!(
+                "| {name} | {t} | {:.1} | {:.1} | {:+.1} % | {:.1} % | {:.1} % |",
+                row.fast * 1e6,
+                row.general * 1e6,
+                (row.general / row.fast - 1.0) * 100.0,
+                row.bytes / row.fast / copy * 100.0,
+                row.operations / row.fast / rate * 100.0
+            );
+        }
+    }
+}
+
+struct Row {
+    fast: f64,
+    general: f64,
+    bytes: f64,
+    operations: f64,
+}
+
+fn measure(line: &str, t: u64) -> Row {
+    let line = format!("t={t},mid=bf16,fill=exact,{line}");
+    let case: Case = line.parse().expect("a case line");
+    let padded = plan(&case).expect("it is planned");
+    let bare = unpadded(&padded).expect("it is planned");
+    let logical = fill(&case).expect("it is filled");
+    let timed = |plan: &Plan, packed: &PackedInputs, paths| {
+        let options = KernelOptions {
+            paths,
+            ..KernelOptions::default()
+        };
+        let ran = Cuda::with(options).time(plan, packed, REPEATS);
+        let (output, mut seconds) = ran.unwrap_or_else(|error| panic!("{line}: {error}"));
+        seconds.sort_by(f64::total_cmp);
+        (output, seconds[seconds.len() / 2])
+    };
+    let packed = pack_layer(&padded, &logical).expect("it is laid out");
+    let (output, fast) = timed(&padded, &packed, Paths::Auto);
+    drop(packed);
+    let packed = pack_layer(&bare, &logical).expect("it is laid out");
+    let (other, general) = timed(&bare, &packed, Paths::General);
+    assert!(same_bits(&output, &other).agree, "{line}: other bits");
+    let chosen: BTreeSet<u32> = output.ids.iter().copied().collect();
+    let rank = &packed.ranks[0];
+    let stored = |role| rank.get(role).map_or(0, |tensor| tensor.bytes().len());
+    let weights: usize = [
+        Role::W13,
+        Role::W2,
+        Role::W13Scale,
+        Role::W2Scale,
+        Role::W13Bias,
+        Role::W2Bias,
+    ]
+    .into_iter()
+    .map(stored)
+    .sum();
+    let dims = &padded.dims;
+    let number = |n: u64| n as f64;
+    let tokens = number(dims.t) * number(dims.h);
+    Row {
+        fast,
+        general,
+        // bfloat16 in, f32 out.
+        bytes: weights as f64 / number(dims.e) * chosen.len() as f64 + tokens * 6.0,
+        operations: 2.0 * tokens * number(dims.k) * number(dims.i) * number(dims.halves + 1),
+    }
+}
