@@ -90,7 +90,8 @@ fn cell(
         let verdict = (property.check)(case, &mut trial);
         let changed = trial.planted;
         memory = trial.into_memory();
-        if !changed {
+        // What was not judged was not missed.
+        if !changed || matches!(verdict, Verdict::Skip(_)) {
             continue;
         }
         planted += 1;
@@ -104,9 +105,12 @@ fn cell(
 
 /// Properties that no row caught anything with; not those that the subject could not be asked.
 pub fn idle(rows: &[Row]) -> Vec<&'static str> {
-    let asked = |n: usize| {
-        ALL[n].needs != Needs::Paths || rows.iter().any(|r| r.cells[n] != Cell::Missed(0))
-    };
+    idle_but(rows, |n| ALL[n].needs == Needs::Paths)
+}
+
+/// The same; those that `may_rest` are left out where nothing was planted for them.
+pub(super) fn idle_but(rows: &[Row], may_rest: impl Fn(usize) -> bool) -> Vec<&'static str> {
+    let asked = |n: usize| !may_rest(n) || rows.iter().any(|r| r.cells[n] != Cell::Missed(0));
     (0..ALL.len())
         .filter(|&n| asked(n))
         .filter(|&n| rows.iter().all(|r| matches!(r.cells[n], Cell::Missed(_))))

@@ -2,9 +2,10 @@
 //!
 //! It must not know what a mutant does. Layer 9.
 
-use super::matrix::{Cell, Row, idle, row};
+use super::matrix::{Cell, Row, idle, idle_but, row};
 use crate::case::Case;
 use crate::mutant;
+use crate::property::ALL;
 use crate::subject::SubjectChoice;
 use rayon::prelude::*;
 
@@ -32,15 +33,32 @@ impl Matrix {
 }
 
 /// Tries every mutant on the given cases, with the chosen subject.
+///
+/// The CPU subject takes every plan: a claim for which nothing could be planted is not met then. Of
+/// another one that is only said by the cell.
 pub fn matrix(cases: &[Case], subject: &SubjectChoice) -> Matrix {
-    let rows: Vec<Row> = mutant::ALL
+    let mut rows: Vec<Row> = mutant::ALL
         .par_iter()
         .map(|mutant| row(mutant, cases, OTHERS, subject.subject().as_mut()))
         .collect();
+    let takes_all = matches!(subject, SubjectChoice::Cpu);
+    if !takes_all {
+        let never = |row: &Row, name: &str| {
+            (ALL.iter().zip(&row.cells)).any(|(p, cell)| p.name == name && *cell == Cell::Missed(0))
+        };
+        for row in &mut rows {
+            let kept = row.unmet.iter().copied().filter(|name| !never(row, name));
+            row.unmet = kept.collect();
+        }
+    }
     let missed = |row: &&Row| row.cells.iter().all(|cell| matches!(cell, Cell::Missed(_)));
     Matrix {
         uncaught: rows.iter().filter(missed).map(|row| row.mutant).collect(),
-        idle: idle(&rows),
+        idle: if takes_all {
+            idle(&rows)
+        } else {
+            idle_but(&rows, |_| true)
+        },
         rows,
     }
 }

@@ -5,6 +5,8 @@
 #![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
 
 mod faults;
+mod limits;
+mod mutants;
 mod numbers;
 mod promises;
 mod sanitizers;

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Times fused MoE layers of torch and of vLLM's Triton kernel at the sizes of benches/device.rs.
+
+Usage: python benches/triton_moe.py [TOKENS ...], on a machine with a GPU, beside `cargo bench --bench device`. Prints
+rows of the same table: problem, tokens, microseconds. bfloat16 weights only: those rows compare. What cannot be
+imported is said and left out. Nothing here has run on a device yet (kernels/MEASURED.md).
+"""
+import statistics
+import sys
+
+# (problem, experts, top-k, hidden, a rank's intermediate padded, gated), as in benches/device.rs.
+PROBLEMS = [
+    ("Nemotron-3-Nano TP8 bf16", 128, 6, 2688, 240, False),
+    ("Nemotron-3-Nano TP4 bf16", 128, 6, 2688, 464, False),
+    ("Qwen3-235B TP8 bf16", 128, 8, 4096, 256, True),
+    ("gpt-oss-120b TP8 bf16", 128, 4, 2880, 384, True),
+]
+TOKENS = [1, 8, 32, 64, 2048, 8192]
+REPEATS = 30
+
+try:
+    import torch
+except ImportError as missing:
+    sys.exit(f"skipped: {missing}")
+if not torch.cuda.is_available():
+    sys.exit("skipped: torch sees no device")
+try:
+    from vllm.model_executor.layers.fused_moe import fused_experts
+except ImportError as missing:
+    fused_experts = None
+    print(f"without Triton's fused MoE: {missing}")
+
+sweep = torch.zeros(512 << 20, dtype=torch.uint8, device="cuda")
+
+
+def median(run):
+    """Microseconds, with cold caches, after two runs that compile."""
+    for _ in range(2):
+        run()
+    taken = []
+    for _ in range(REPEATS):
+        sweep.zero_()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        taken.append(start.elapsed_time(end) * 1e3)
+    return statistics.median(taken)
+
+
+def by_torch(x, w13, w2, weights, ids, gated):
+    """Expert by expert, as torch users write it."""
+    out = torch.zeros_like(x)
+    for expert in ids.unique().tolist():
+        token, choice = (ids == expert).nonzero(as_tuple=True)
+        h = x[token] @ w13[expert].T
+        if gated:
+            gate, up = h.chunk(2, dim=-1)
+            h = torch.nn.functional.silu(gate) * up
+        else:
+            h = torch.relu(h).square()
+        y = (h @ w2[expert].T) * weights[token, choice, None].to(x.dtype)
+        out.index_add_(0, token, y)
+    return out
+
+
+def main():
+    tokens = [int(word) for word in sys.argv[1:]] or TOKENS
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
+    print("| problem | tokens | torch us | Triton (vLLM) us |\n| --- | --- | --- | --- |")
+    for problem, experts, top_k, hidden, width, gated in PROBLEMS:
+        def random(*shape):
+            return torch.randn(shape, dtype=torch.bfloat16, device="cuda") / 32
+        w13, w2 = random(experts, width * (1 + gated), hidden), random(experts, hidden, width)
+        for t in tokens:
+            x = random(t, hidden)
+            weights, ids = torch.rand(t, experts, device="cuda").topk(top_k)
+            eager = median(lambda: by_torch(x, w13, w2, weights, ids, gated))
+            fused = "not there"
+            # What vLLM calls the plain squared ReLU differs by version: only the gated layers are compared.
+            if fused_experts and gated:
+                fused = f"{median(lambda: fused_experts(x, w13, w2, weights, ids.to(torch.int32))):.1f}"
+            print(f"| {problem} | {t} | {eager:.1f} | {fused} |")
+
+
+main()
