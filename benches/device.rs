@@ -1,7 +1,7 @@
 //! The kernels on a device: padded on the fast path against unpadded on the general one, the same
 //! problem, at sizes of real models, with the share of what a copy or the tensor core can do.
 //!
-//! `cargo bench --bench device [-- TOKENS …]` prints a table for kernels/MEASURED.md. Weights are those of
+//! `cargo bench --bench device [-- TOKENS … NAMES …]` prints a table for kernels/MEASURED.md. Weights are those of
 //! one rank. Each time is the median over launches that find the caches cold. Bytes are the least that the
 //! problem moves: every expert that is chosen once, the input and the output; operations those of the
 //! logical layer. So padding and re-reading count against a kernel, as they should.
@@ -11,9 +11,11 @@
 use padproof::case::Case;
 use padproof::compare::same_bits;
 use padproof::fill::fill;
-use padproof::layout::{PackedInputs, pack_layer};
+use padproof::layout::{PackedInputs, RankInputs, pack_layer};
 use padproof::plan::{Plan, Role, plan, unpadded};
+use padproof::rng;
 use padproof::subject::{Cuda, KernelOptions, Paths};
+use padproof::tensor::{RouterInput, Tensor};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -73,9 +75,10 @@ fn main() {
             return;
         }
     };
-    let asked: Vec<u64> = std::env::args()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let asked: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let named = |word: &&String| !word.starts_with('-') && word.parse::<u64>().is_err();
+    let names: Vec<&String> = words.iter().filter(named).collect();
     let tokens = if asked.is_empty() {
         &TOKENS[..]
     } else {
@@ -99,7 +102,8 @@ fn main() {
         "| problem | tokens | padded fast us | unpadded general us | faster | of copy | of mma.sync |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for (name, line) in PROBLEMS {
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(*part));
+    for (name, line) in PROBLEMS.into_iter().filter(|(name, _)| wanted(name)) {
         for &t in tokens {
             let row = measure(line, t);
             println!(
@@ -114,6 +118,47 @@ fn main() {
     }
 }
 
+/// The inputs of a layer whose experts are the same few over and over: bytes in other places, so that a
+/// device reads as many, and filled in a moment. Each token chooses its experts from a place of its own.
+fn inputs(case: &Case, of: impl Fn(&Plan) -> Plan) -> PackedInputs {
+    const FEW: u64 = 8;
+    let few = Case {
+        e: FEW.min(case.e),
+        ..case.clone()
+    };
+    let small = of(&plan(&few).expect("it is planned"));
+    let logical = fill(&few).expect("it is filled");
+    let mut packed = pack_layer(&small, &logical).expect("it is laid out");
+    let times = usize::try_from(case.e / few.e).expect("a small number");
+    let mut rank = RankInputs::default();
+    for (role, tensor) in packed.ranks[0].iter() {
+        let mut shape = tensor.shape().to_vec();
+        shape[0] *= times;
+        let mut all = Tensor::zeroed(tensor.name(), &shape, tensor.bits());
+        for part in all
+            .bytes_mut()
+            .chunks_exact_mut(tensor.bytes().len().max(1))
+        {
+            part.copy_from_slice(tensor.bytes());
+        }
+        rank.set(role, all);
+    }
+    packed.ranks = vec![rank];
+    // Odd, so that a token meets no expert twice.
+    const STRIDE: u64 = 37;
+    let experts = (0..case.t).flat_map(|token| {
+        let first = rng::value(1, 0, token) % case.e;
+        (0..case.k).map(move |j| first + j * STRIDE)
+    });
+    packed.router = RouterInput::Given {
+        ids: experts
+            .map(|id| u32::try_from(id % case.e).expect("a small number"))
+            .collect(),
+        weights: (0..case.t * case.k).map(|_| 0.25).collect(),
+    };
+    packed
+}
+
 struct Row {
     fast: f64,
     general: f64,
@@ -122,11 +167,10 @@ struct Row {
 }
 
 fn measure(line: &str, t: u64) -> Row {
-    let line = format!("t={t},mid=bf16,fill=exact,{line}");
+    let line = format!("t={t},mid=bf16,fill=exact,route=given,{line}");
     let case: Case = line.parse().expect("a case line");
     let padded = plan(&case).expect("it is planned");
     let bare = unpadded(&padded).expect("it is planned");
-    let logical = fill(&case).expect("it is filled");
     let timed = |plan: &Plan, packed: &PackedInputs, paths| {
         let options = KernelOptions {
             paths,
@@ -137,10 +181,10 @@ fn measure(line: &str, t: u64) -> Row {
         seconds.sort_by(f64::total_cmp);
         (output, seconds[seconds.len() / 2])
     };
-    let packed = pack_layer(&padded, &logical).expect("it is laid out");
+    let packed = inputs(&case, |plan| plan.clone());
     let (output, fast) = timed(&padded, &packed, Paths::Auto);
     drop(packed);
-    let packed = pack_layer(&bare, &logical).expect("it is laid out");
+    let packed = inputs(&case, |plan| unpadded(plan).expect("it is planned"));
     let (other, general) = timed(&bare, &packed, Paths::General);
     assert!(same_bits(&output, &other).agree, "{line}: other bits");
     let chosen: BTreeSet<u32> = output.ids.iter().copied().collect();

@@ -17,6 +17,7 @@ use padproof::suite::{builtin, parse};
 use padproof::terms::{ActQuant, Activation};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Once;
 
 /// Cases of a suite that `cuda-host` is asked here: tests/kernels asks it all of them.
@@ -271,4 +272,50 @@ fn what_the_compiler_refuses_is_an_error_that_names_the_source() {
     assert!(text.contains("sm_12 -DPP_A=2 -DPP_W=3"), "{text}");
     let error = Cuda::compile("sm_80", Dtype::E5m2, Dtype::E4m3).unwrap_err();
     assert!(error.to_string().contains("no kernel for e5m2"), "{error}");
+}
+
+/// What a call that fails becomes, asked of the command: it is a skip before a device is chosen, and then an
+/// error that names kernel and call.
+#[test]
+fn what_a_driver_refuses_names_the_call_and_the_kernel() {
+    if !device() || Cuda::facts().is_ok_and(|facts| facts.name != "emulated") {
+        println!("skipped: only the emulated driver fails when asked to");
+        return;
+    }
+    for (call, code, sentence) in [
+        ("cuInit", 4, "no device: cuInit: CUDA_ERROR_NO_DEVICE"),
+        (
+            "cuDriverGetVersion",
+            4,
+            "no device: the driver knows CUDA 11.8; it must know 12.0",
+        ),
+        ("cuDeviceGetCount", 4, "no device: the driver shows none"),
+        (
+            "cuMemAllocAsync",
+            2,
+            "moe.cu: cuMemcpyHtoD: CUDA_ERROR_OUT_OF_MEMORY",
+        ),
+        (
+            "cuModuleLoadData",
+            2,
+            "moe.cu: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE",
+        ),
+        (
+            "cuLaunchKernel",
+            2,
+            "pp_align: cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED",
+        ),
+        ("cuStreamSynchronize", 2, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ] {
+        let case = "i=100,w=bf16,pad=i64";
+        let ran = Command::new(env!("CARGO_BIN_EXE_padproof"))
+            .args(["check", "pad-identity", case, "-s", "cuda"])
+            .env("PP_EMULATED_FAIL", call)
+            .output()
+            .expect("it starts");
+        let text = [ran.stdout, ran.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(sentence), "{call}: {text}");
+        assert_eq!(ran.status.code(), Some(code), "{call}: {text}");
+    }
 }

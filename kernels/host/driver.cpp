@@ -6,6 +6,7 @@
 // allocations, so that a host's address, a freed one or a wrong size ends the call with an error. A
 // module must be machine code that NVRTC made, and hold the kernel that is asked for; what runs is the
 // same source compiled for the host. It cannot show what a device does: no time here means anything.
+// PP_EMULATED_FAIL names a call that fails, as on a device where something is wrong.
 
 #include "../params.h"
 
@@ -31,7 +32,7 @@ extern "C" int pp_host_launch(
 namespace {
 
 using Result = int;  // CUresult
-constexpr Result OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500,
+constexpr Result OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, NOT_FOUND = 500,
                  ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719;
 constexpr size_t ALIGN = 256;
 
@@ -46,6 +47,12 @@ bool inside(uintptr_t at, size_t bytes)
     if (after == allocations.begin()) return false;
     auto of = std::prev(after);
     return at >= of->first && bytes <= of->second && at - of->first <= of->second - bytes;
+}
+
+bool broken(const char* call)
+{
+    const char* asked = getenv("PP_EMULATED_FAIL");
+    return asked && strcmp(asked, call) == 0;
 }
 
 Result fail(Result code, const char* what)
@@ -109,9 +116,12 @@ const char* stray(const PpParams& p)
 
 extern "C" {
 
-Result cuInit(unsigned) { return OK; }
-Result cuDriverGetVersion(int* version) { return *version = 13000, OK; }
-Result cuDeviceGetCount(int* count) { return *count = 1, OK; }
+Result cuInit(unsigned) { return broken("cuInit") ? NO_DEVICE : OK; }
+Result cuDriverGetVersion(int* version)
+{
+    return *version = broken("cuDriverGetVersion") ? 11080 : 13000, OK;
+}
+Result cuDeviceGetCount(int* count) { return *count = broken("cuDeviceGetCount") ? 0 : 1, OK; }
 Result cuDeviceGet(int* device, int) { return *device = 0, OK; }
 Result cuDevicePrimaryCtxRetain(void** context, int)
 {
@@ -133,7 +143,7 @@ Result cuDeviceGetAttribute(int* value, int which, int)
 
 Result cuStreamCreate(void** stream, unsigned) { return *stream = new int(0), OK; }
 Result cuStreamDestroy_v2(void* stream) { return delete static_cast<int*>(stream), OK; }
-Result cuStreamSynchronize(void*) { return OK; }
+Result cuStreamSynchronize(void*) { return broken("cuStreamSynchronize") ? ILLEGAL_ADDRESS : OK; }
 Result cuStreamWaitEvent(void*, void*, unsigned) { return OK; }
 Result cuEventCreate(void** event, unsigned) { return *event = new Event(), OK; }
 Result cuEventDestroy_v2(void* event) { return delete static_cast<Event*>(event), OK; }
@@ -149,7 +159,10 @@ Result cuEventElapsedTime(float* ms, void* start, void* end)
 }
 
 Result cuMemAlloc_v2(uintptr_t* to, size_t bytes) { return allocate(to, bytes); }
-Result cuMemAllocAsync(uintptr_t* to, size_t bytes, void*) { return allocate(to, bytes); }
+Result cuMemAllocAsync(uintptr_t* to, size_t bytes, void*)
+{
+    return broken("cuMemAllocAsync") ? OUT_OF_MEMORY : allocate(to, bytes);
+}
 Result cuMemFree_v2(uintptr_t at) { return release(at); }
 Result cuMemFreeAsync(uintptr_t at, void*) { return release(at); }
 Result cuMemcpyHtoDAsync_v2(uintptr_t to, const void* from, size_t bytes, void*)
@@ -177,6 +190,7 @@ Result cuModuleLoadData(void** module, const void* image)
 {
     // An ELF file of 64 bits ends with its table of sections or of segments.
     const auto* at = static_cast<const unsigned char*>(image);
+    if (broken("cuModuleLoadData")) return INVALID_IMAGE;
     if (memcmp(at, "\177ELF", 4) != 0 || at[4] != 2) return fail(INVALID_IMAGE, "no machine code");
     uint64_t end = 0;
     for (int table = 0; table < 2; ++table) {
@@ -203,6 +217,7 @@ Result cuModuleGetFunction(void** function, void* module, const char* name)
 Result cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
     unsigned block_y, unsigned block_z, unsigned shared, void*, void** arguments, void** extra)
 {
+    if (broken("cuLaunchKernel")) return LAUNCH_FAILED;
     const std::string& name = static_cast<Function*>(function)->name;
     if (name == "pp_rate") return OK;
     PpHostLaunch launch{};
@@ -234,6 +249,7 @@ Result cuGetErrorName(Result code, const char** name)
     switch (code) {
     case INVALID_VALUE: return *name = "CUDA_ERROR_INVALID_VALUE", OK;
     case OUT_OF_MEMORY: return *name = "CUDA_ERROR_OUT_OF_MEMORY", OK;
+    case NO_DEVICE: return *name = "CUDA_ERROR_NO_DEVICE", OK;
     case INVALID_IMAGE: return *name = "CUDA_ERROR_INVALID_IMAGE", OK;
     case NOT_FOUND: return *name = "CUDA_ERROR_NOT_FOUND", OK;
     case ILLEGAL_ADDRESS: return *name = "CUDA_ERROR_ILLEGAL_ADDRESS", OK;

@@ -293,8 +293,8 @@ pub(super) struct OwnRules {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is asked")]
 pub(super) struct SubjectArgs {
-    /// The subject: `cpu`, or the command of a program of yours, with a space or a slash in it
-    /// (see docs/subject-protocol.md)
+    /// The subject: one of `list subjects`, `cpu` if left out, or the command of a program of yours,
+    /// with a space or a slash in it (see docs/subject-protocol.md)
     #[arg(
         short,
         long,
