@@ -74,10 +74,6 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
             writeln!(out, "{line}")?;
         }
     }
-    if !advice.usable.contains(&survey.parallel.tp) {
-        let tp = survey.parallel.tp;
-        writeln!(out, "  tp {tp} itself does not divide them, or is above 64")?;
-    }
     let mut around: Vec<&RuleAdvice> = advice
         .rules
         .iter()

@@ -27,7 +27,14 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
         dp => format!("  dp {dp}"),
     };
     let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
-    writeln!(out, "tp {tp}  ep {ep}{replicas}\n")?;
+    writeln!(out, "tp {tp}  ep {ep}{replicas}")?;
+    let blocked = &survey.advice.blocked;
+    if !blocked.is_empty() {
+        let parts = blocked.join(", ");
+        let note = format!("note: tp {tp} does not divide {parts}: verdicts are of experts alone");
+        writeln!(out, "{note}")?;
+    }
+    writeln!(out)?;
     if survey.plans.is_empty() {
         return match not_judged(survey) {
             Some(text) => writeln!(out, "{text}; see `padproof list rules`"),

@@ -90,6 +90,7 @@ struct Advice<'a> {
     aligned_usable_tp: Vec<u64>,
     usable_tp: &'a [u64],
     limits: &'a [String],
+    blocked: &'a [String],
     unchecked: &'a [String],
     rules: Vec<Value>,
 }
@@ -136,6 +137,7 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             aligned_usable_tp: advice::common(survey),
             usable_tp: &survey.advice.usable,
             limits: &survey.advice.limits,
+            blocked: &survey.advice.blocked,
             unchecked: &survey.advice.unchecked,
             rules: advice::rules_json(survey),
         },

@@ -4,7 +4,7 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::candidates::on_arch;
-use super::degrees::{limits, unchecked, usable};
+use super::degrees::{blocked, limits, unchecked, usable};
 use super::{Query, Surveyed};
 use crate::model::Model;
 use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN, layers, plan_layer};
@@ -101,6 +101,8 @@ pub struct Advice {
     pub usable: Vec<u64>,
     /// What bounds them, a clause each.
     pub limits: Vec<String>,
+    /// What does not take the degree asked about, a noun each.
+    pub blocked: Vec<String>,
     /// What is not known and so not held against them, a clause each.
     pub unchecked: Vec<String>,
     /// By rule, as in the survey.
@@ -132,6 +134,7 @@ impl Advice {
         let mut advice = Advice {
             usable: usable(model),
             limits: limits(model),
+            blocked: blocked(model, query.parallel.tp),
             unchecked: unchecked(model),
             rules: Vec::new(),
         };
@@ -152,6 +155,7 @@ impl Advice {
                 rest: &rest,
                 rule,
                 parallel: query.parallel,
+                blocked: !advice.blocked.is_empty(),
                 env: query.env,
             };
             advice
@@ -173,6 +177,8 @@ struct About<'a> {
     rest: &'a [LayerSpec],
     rule: &'a Rule,
     parallel: Parallel,
+    /// Whether the rest of the model does not take the degree asked about.
+    blocked: bool,
     env: &'a [&'a str],
 }
 
@@ -218,7 +224,7 @@ impl About<'_> {
             .map(|plan| self.instead(Way::Tp, plan));
         let instead = match plan.fit {
             // Nothing but other ranks changes what the other parts get.
-            Fit::Fits if rest_fails => self.degrees(&aligned),
+            _ if rest_fails && plan.fit == Fit::Fits || self.blocked => self.degrees(&aligned),
             Fit::Fits => Vec::new(),
             _ => self.ways(plan, &aligned, others),
         };

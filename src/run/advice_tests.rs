@@ -22,6 +22,37 @@ fn way(survey: &Survey, way: Way) -> Option<&Instead> {
 }
 
 /// facts/reports.md B20: 768 in groups of 128 and 32 heads leave 1 and 2.
+/// It said so of models whose heads are not recorded too, and went on to advise the same degree.
+#[test]
+fn a_degree_that_the_rest_does_not_take_is_told_and_not_advised() {
+    let ask = |name: &str, tp| {
+        let model = crate::model::load(name).unwrap();
+        let query = Query {
+            rule: Some("vllm.aiter.bf16"),
+            advice: true,
+            ..Query::of(Parallel { tp, ep: 1 })
+        };
+        survey(&model, Rules::builtin(), &query).unwrap().advice
+    };
+    let three = ask("Qwen3-30B-A3B", 3);
+    assert_eq!(
+        three.blocked,
+        [
+            "32 attention heads",
+            "4 key-value heads",
+            "151936 words of vocabulary"
+        ]
+    );
+    let ways = &three.rules[0].instead;
+    assert!(
+        !ways.is_empty() && ways.iter().all(|way| way.tp != 3),
+        "{ways:?}"
+    );
+    assert!(ask("Qwen3-30B-A3B", 4).blocked.is_empty());
+    // Neither heads nor vocabulary recorded.
+    assert!(ask("OLMoE-1B-7B", 3).blocked.is_empty());
+}
+
 #[test]
 fn degrees_that_do_not_divide_the_heads_are_not_advised() {
     let model = crate::model::load("Qwen3-30B-A3B").unwrap();

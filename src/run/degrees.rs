@@ -12,38 +12,55 @@ const VOCABULARY_GRANULE: u64 = 64;
 /// three times one.
 const COMMON: [u64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-/// Degrees that the model's other parts take: query heads cut equally, key-value heads cut
-/// equally or repeated, the vocabulary after rounding. Where the heads are not recorded, only
-/// common degrees.
+/// Query heads are cut equally.
+fn heads_take(model: &Model, tp: u64) -> bool {
+    model.attention_heads.is_none_or(|n| n.is_multiple_of(tp))
+}
+
+/// Key-value heads are cut equally or repeated.
+fn kv_heads_take(model: &Model, tp: u64) -> bool {
+    let fits = |n: u64| n.is_multiple_of(tp) || (n > 0 && tp.is_multiple_of(n));
+    model.kv_heads.is_none_or(fits)
+}
+
+/// The vocabulary is cut equally, after rounding.
+fn vocabulary_takes(model: &Model, tp: u64) -> bool {
+    let padded = |n: u64| {
+        n.div_ceil(VOCABULARY_GRANULE)
+            .saturating_mul(VOCABULARY_GRANULE)
+    };
+    model.vocab.is_none_or(|n| padded(n).is_multiple_of(tp))
+}
+
+/// Degrees that the model's other parts take. Where the heads are not recorded, only common ones.
 pub fn usable(model: &Model) -> Vec<u64> {
-    let heads = |tp: u64| model.attention_heads.is_none_or(|n| n.is_multiple_of(tp));
-    let kv = |tp: u64| {
-        let fits = |n: u64| n.is_multiple_of(tp) || (n > 0 && tp.is_multiple_of(n));
-        model.kv_heads.is_none_or(fits)
-    };
-    let words = |tp: u64| {
-        let padded = |n: u64| {
-            n.div_ceil(VOCABULARY_GRANULE)
-                .saturating_mul(VOCABULARY_GRANULE)
-        };
-        model.vocab.is_none_or(|n| padded(n).is_multiple_of(tp))
-    };
     let common = |tp: u64| model.attention_heads.is_some() || COMMON.contains(&tp);
-    let takes = |tp: &u64| heads(*tp) && kv(*tp) && words(*tp) && common(*tp);
+    let takes = |tp: &u64| blocked(model, *tp).is_empty() && common(*tp);
     (1..=ADVICE_TP_MAX).filter(takes).collect()
 }
 
-/// What bounds those degrees, a clause each.
-pub(super) fn limits(model: &Model) -> Vec<String> {
+/// Which of the model's other parts do not take a degree, a noun each.
+pub(super) fn blocked(model: &Model, tp: u64) -> Vec<String> {
+    let takes = [heads_take, kv_heads_take, vocabulary_takes].map(|takes| takes(model, tp));
+    let parts = parts(model).into_iter().zip(takes);
+    parts
+        .filter_map(|(part, takes)| part.filter(|_| !takes))
+        .collect()
+}
+
+/// The parts that bound degrees, as far as they are known.
+fn parts(model: &Model) -> [Option<String>; 3] {
     let parts = [
         ("attention heads", model.attention_heads),
         ("key-value heads", model.kv_heads),
         ("words of vocabulary", model.vocab),
     ];
-    let known = parts
-        .iter()
-        .filter_map(|(what, n)| n.map(|n| format!("{n} {what}")));
-    known.collect()
+    parts.map(|(what, n)| n.map(|n| format!("{n} {what}")))
+}
+
+/// What bounds those degrees, a clause each.
+pub(super) fn limits(model: &Model) -> Vec<String> {
+    parts(model).into_iter().flatten().collect()
 }
 
 /// What is not known and so bounds nothing, a clause each.
