@@ -306,7 +306,12 @@ def answer(forward, metadata, tensors):
     return arrays
 
 
-def serve(forward, supports=None, name=None):
+def _script():
+    """What a subject is called that has no name: its file."""
+    return os.path.splitext(os.path.basename(sys.argv[0]))[0] or "subject"
+
+
+def serve(forward=None, supports=None, name=None, sizes=None):
     """Answers padproof until it closes the pipe.
 
     `forward(layer)` computes one rank's partial sum, float32 [tokens, hidden] or with the padding
@@ -314,8 +319,17 @@ def serve(forward, supports=None, name=None):
     `topk_weights` (where it routes by itself) and stages (`stage.fc1` …). `supports` says what it can
     be asked; whatever it leaves out is the plain word only, but for routers: all of them but llama4,
     since `topk_ids` and `topk_weights` come routed. What it prints goes to standard error.
+
+    `sizes(asked)` tells what a stack allocates: from a dict with `width` (channels of one half on a
+    rank), `halves`, `weights`, `packed` … (docs/subject-protocol.md) it makes the rows of w13 and the
+    columns of w2 in stored units: bytes where two elements are packed in one. It may stand alone.
     """
-    supports = {"routes": ["-llama4"], **(supports or {})}
+    supports = {
+        "routes": ["-llama4"],
+        "runs": forward is not None,
+        "sizes": sizes is not None,
+        **(supports or {}),
+    }
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anyone prints from here on is no reply
@@ -328,14 +342,20 @@ def serve(forward, supports=None, name=None):
             said = {
                 "kind": "hello",
                 "protocol": str(PROTOCOL),
-                "name": name or getattr(forward, "__module__", ""),
+                "name": name or _script(),
                 "supports": json.dumps(supports),
             }
             _write_frame(replies, _save(said, {}))
             continue
         try:
-            arrays = answer(forward, metadata, tensors)
-            reply = _save({"kind": "reply", "id": metadata["id"]}, arrays)
+            if metadata["kind"] == "sizes":
+                rows, columns = sizes(json.loads(metadata["asked"]))
+                said = {"kind": "sizes", "w13_rows": str(int(rows)), "w2_columns": str(int(columns))}
+                arrays = {}
+            else:
+                said = {"kind": "reply"}
+                arrays = answer(forward, metadata, tensors)
+            reply = _save({**said, "id": metadata["id"]}, arrays)
         except Exception as error:  # noqa: BLE001: a fault of the subject is the finding
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"

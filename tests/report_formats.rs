@@ -38,7 +38,7 @@ fn finished(
         place: None,
         word: None,
         property,
-        subject,
+        subject: subject.into(),
         arguments: String::new(),
         verdict,
         time: Duration::from_millis(2),
@@ -127,7 +127,7 @@ fn play(reporter: &mut dyn Reporter) {
         }
         counts.add(&done.verdict);
         if groups.last().is_none_or(|g| g.property != done.property) {
-            groups.push(Group::new(done.property, done.subject, 0.5));
+            groups.push(Group::new(done.property, done.subject.clone(), 0.5));
         }
         groups.last_mut().unwrap().add(done);
         send(&Event::CaseFinished(done));

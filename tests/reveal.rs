@@ -1,14 +1,21 @@
 //! Goal: the order of any black box is found from its outputs. Method: every order that padproof
 //! knows, and trees drawn at random, as boxes that are asked through floats alone.
+//!
+//! Long because each way to ask a subject has its own stand-in beside its tests.
 
+use padproof::case::Case;
 use padproof::layout::PackedInputs;
 use padproof::plan::Plan;
+use padproof::property::{Tier, Trial, Verdict, find};
 use padproof::rng;
-use padproof::run::{Axis, Setup, orders};
+use padproof::rule::Rules;
+use padproof::run::Worker;
 use padproof::schedule::{Ask, Probe, RevealError, Schedule, Tree, reveal};
-use padproof::subject::{Cpu, SkipReason, Subject, SubjectError};
+use padproof::subject::{
+    Axis, Cpu, Known, Revealed, Setup, SkipReason, Subject, SubjectChoice, SubjectError, orders,
+};
 use padproof::tensor::Output;
-use padproof::terms::{Activation, WeightFormat};
+use padproof::terms::{Activation, Route, WeightFormat};
 
 /// What a box computes in.
 #[derive(Debug, Clone, Copy)]
@@ -256,6 +263,7 @@ fn the_cpu_subjects_order_is_found_from_whole_layers_on_both_axes() {
                 padded: 80,
                 tokens: 3,
                 rows: 40,
+                rows_padded: 40,
                 weights,
             };
             let found = orders(&mut Cpu::under(order), setup).unwrap();
@@ -311,6 +319,7 @@ fn a_subject_of_one_activation_and_narrow_outputs_is_read_in_its_own_units() {
         padded: 608,
         tokens: 2,
         rows: 64,
+        rows_padded: 64,
         weights: WeightFormat::F32,
     };
     let mut odd = Odd(Cpu::under(Schedule::LanesTail(8)), narrow);
@@ -343,9 +352,212 @@ fn subjects_whose_sums_are_no_counts_are_errors() {
             padded: 20,
             tokens: 2,
             rows: 8,
+            rows_padded: 8,
             weights: WeightFormat::F32,
         };
         let error = orders(&mut Odd(Cpu::new(), fault), setup).unwrap_err();
         assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn formats_that_do_not_hold_large_numbers_are_asked_through_the_input() {
+    for (word, weights) in [
+        ("lanes-16", WeightFormat::Mxfp4),
+        ("split-k-3", WeightFormat::Nvfp4),
+        ("blocked-32", WeightFormat::Fp8Block),
+        ("pairwise", WeightFormat::Int8),
+        ("lanes-8-tail", WeightFormat::Int4G32),
+        ("mma-16", WeightFormat::F16),
+    ] {
+        let order: Schedule = word.parse().unwrap();
+        for axis in [Axis::Intermediate, Axis::Hidden] {
+            let setup = Setup {
+                axis,
+                n: 96,
+                padded: 128,
+                tokens: 5,
+                rows: 32,
+                rows_padded: 32,
+                weights,
+            };
+            let found = orders(&mut Cpu::under(order), setup).unwrap();
+            let tree = order.tree(96);
+            assert!(
+                found.bare.tree.same_order(&tree),
+                "{order} {weights} {axis}"
+            );
+            let stable = order.pad_stable(96, 128);
+            assert_eq!(found.moved.is_none(), stable, "{order} {weights} {axis}");
+        }
+    }
+}
+
+/// The CPU subject, which promises nothing and takes what its predicate lets through.
+struct Unpromised(Cpu, fn(&Plan) -> bool, fn(&Plan, &mut Output));
+
+impl Subject for Unpromised {
+    fn name(&self) -> &str {
+        "unpromised"
+    }
+    fn supports(&self, plan: &Plan) -> Result<(), SkipReason> {
+        match (self.1)(plan) {
+            true => self.0.supports(plan),
+            false => Err(SkipReason::Unsupported("not that".to_owned())),
+        }
+    }
+    fn schedule(&self) -> Option<Schedule> {
+        None
+    }
+    fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
+        let mut output = self.0.run(plan, inputs)?;
+        (self.2)(plan, &mut output);
+        Ok(output)
+    }
+}
+
+const AS_IT_IS: fn(&Plan, &mut Output) = |_, _| {};
+
+#[test]
+fn a_subject_that_routes_by_itself_is_asked_with_one_expert_and_logits() {
+    let logits = |plan: &Plan| plan.numerics.route == Route::SoftmaxRenorm;
+    let order = Schedule::Lanes(8);
+    for axis in [Axis::Intermediate, Axis::Hidden] {
+        let setup = Setup {
+            axis,
+            n: 40,
+            padded: 48,
+            tokens: 3,
+            rows: 32,
+            rows_padded: 32,
+            weights: WeightFormat::F32,
+        };
+        let mut subject = Unpromised(Cpu::under(order), logits, AS_IT_IS);
+        let found = orders(&mut subject, setup).unwrap();
+        assert_eq!(found.named, Some(order), "{axis}");
+        assert_eq!(found.case.route, Route::SoftmaxRenorm);
+    }
+}
+
+#[test]
+fn layers_and_probes_beyond_reason_are_refused_with_a_sentence() {
+    let setup = Setup {
+        axis: Axis::Intermediate,
+        n: 65_536,
+        padded: 65_536,
+        tokens: 4,
+        rows: 65_536,
+        rows_padded: 65_536,
+        weights: WeightFormat::F32,
+    };
+    let error = orders(&mut Cpu::new(), setup).unwrap_err().to_string();
+    assert!(error.contains("fewer --rows"), "{error}");
+
+    /// Counts to four only.
+    struct Coarse;
+    impl Ask for Coarse {
+        type Error = String;
+        fn ask(&mut self, _: &[Probe]) -> Result<Vec<f64>, String> {
+            unreachable!("refused before it is asked")
+        }
+        fn exact(&self) -> usize {
+            4
+        }
+    }
+    let error = reveal(65_536, &mut Coarse).unwrap_err();
+    assert!(matches!(error, RevealError::TooMany { .. }), "{error}");
+    assert!(error.to_string().contains("too coarsely"), "{error}");
+}
+
+#[test]
+fn probes_are_asked_in_calls_of_bounded_size() {
+    struct Bounded(usize);
+    impl Ask for Bounded {
+        type Error = String;
+        fn ask(&mut self, probes: &[Probe]) -> Result<Vec<f64>, String> {
+            assert!(probes.len() <= 1 << 16, "{} at once", probes.len());
+            self.0 += 1;
+            let sequential = |p: &Probe| {
+                let meets = p.plus.max(p.minus) + 1;
+                p.ones.end.saturating_sub(meets.max(p.ones.start)) as f64
+            };
+            Ok(probes.iter().map(sequential).collect())
+        }
+        fn exact(&self) -> usize {
+            1000
+        }
+    }
+    let mut asked = Bounded(0);
+    let found = reveal(20_000, &mut asked).unwrap();
+    assert!(found.tree.same_order(&Schedule::Sequential.tree(20_000)));
+    assert!(asked.0 > 5 && found.probes > 400_000);
+}
+
+fn checked(subject: Box<dyn Subject + Send>, line: &str) -> Verdict {
+    let case: Case = line.parse().expect("a case line");
+    let property = find("pad-identity").expect("listed");
+    let mut subject = Revealed::new(subject, &Known::default());
+    let mut trial = Trial::new(&mut subject).about(property.name, &case);
+    (property.check)(&case, &mut trial)
+}
+
+#[test]
+fn bits_are_asked_for_where_the_order_found_is_pad_stable_and_the_bound_elsewhere() {
+    let every = |_: &Plan| true;
+    let of = |order| Box::new(Unpromised(Cpu::under(order), every, AS_IT_IS));
+    let line = "t=5,e=3,k=2,h=40,i=33,fill=wild,pad=h16.i16";
+    for (order, wanted) in [
+        (Schedule::Lanes(8), Tier::SameOrder),
+        (Schedule::Sequential, Tier::SameOrder),
+        (Schedule::SplitK(3), Tier::Derived),
+        (Schedule::Pairwise, Tier::Derived),
+    ] {
+        let verdict = checked(of(order), line);
+        assert_eq!(verdict, Verdict::Pass(wanted), "{order}");
+    }
+    // Formats whose own layers cannot be asked are held to the bound.
+    let verdict = checked(
+        of(Schedule::Sequential),
+        "t=5,h=64,i=40,w=mxfp4,fill=wild,pad=i64",
+    );
+    assert_eq!(verdict, Verdict::Pass(Tier::Derived));
+}
+
+#[test]
+fn other_bits_from_an_order_found_stable_are_a_finding_that_says_so() {
+    // One unit in the last place, where the layer is padded: within every bound.
+    let off: fn(&Plan, &mut Output) = |plan, output| {
+        if plan.width_padded > 33 && plan.dims.e > 1 {
+            for v in &mut output.values {
+                *v = f32::from_bits(v.to_bits() ^ 1);
+            }
+        }
+    };
+    let subject = Unpromised(Cpu::under(Schedule::Sequential), |_| true, off);
+    let line = "t=5,e=3,k=2,h=40,i=33,fill=wild,pad=i16";
+    let Verdict::Fail(finding) = checked(Box::new(subject), line) else {
+        panic!("must fail");
+    };
+    assert_eq!(finding.bound, Tier::SameOrder.name());
+    let note = finding.note.unwrap();
+    assert!(note.contains("order was found to be the same"), "{note}");
+}
+
+#[test]
+fn the_cpu_subject_is_chosen_in_any_order() {
+    let line: Case = "t=5,h=40,i=33,fill=wild,pad=h16.i16".parse().unwrap();
+    for (word, wanted) in [
+        ("sequential", Tier::SameOrder),
+        ("lanes-4", Tier::SameOrder),
+        ("split-k-3", Tier::Derived),
+    ] {
+        let choice = SubjectChoice::Ordered(word.parse().unwrap());
+        assert_eq!(choice.name(), format!("cpu:{word}"));
+        assert_eq!(choice.arguments(), format!(" --subject cpu:{word}"));
+        let mut worker = Worker::new(&choice, Rules::builtin());
+        for (name, wanted) in [("pad-identity", wanted), ("hidden-pad", wanted)] {
+            let verdict = worker.check(find(name).unwrap(), &line);
+            assert_eq!(verdict, Verdict::Pass(wanted), "{word} {name}");
+        }
     }
 }

@@ -293,8 +293,9 @@ pub(super) struct OwnRules {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is asked")]
 pub(super) struct SubjectArgs {
-    /// The subject: one of `list subjects`, `cpu` if left out, or the command of a program of yours,
-    /// with a space or a slash in it (see docs/subject-protocol.md)
+    /// The subject: one of `list subjects`, `cpu` if left out, `cpu:ORDER` for the same in another
+    /// order of summation (see docs/orders.md), or the command of a program of yours, with a space or
+    /// a slash in it (see docs/subject-protocol.md)
     #[arg(
         short,
         long,
@@ -305,8 +306,15 @@ pub(super) struct SubjectArgs {
     )]
     pub(super) subject: Option<String>,
     /// How long a reply of that program may take, 10s if left out
-    #[arg(long, value_name = "DUR", env = "PADPROOF_TIMEOUT", hide_env_values = true, value_parser = super::values::duration)]
+    #[arg(long, value_name = "DUR", env = "PADPROOF_TIMEOUT", hide_env_values = true, value_parser = super::values::limit)]
     pub(super) timeout: Option<std::time::Duration>,
+    /// How long that program may take to start, imports and compilation included; 60s if left out
+    #[arg(long, value_name = "DUR", env = "PADPROOF_START_TIMEOUT", hide_env_values = true, value_parser = super::values::limit)]
+    pub(super) start_timeout: Option<std::time::Duration>,
+    /// Find that program's order of summation wherever equal bits could be asked for, and ask for
+    /// them where padding keeps it (see docs/orders.md): slow
+    #[arg(long, env = "PADPROOF_REVEAL", hide_env_values = true)]
+    pub(super) reveal: bool,
 }
 
 #[derive(Debug, Args)]

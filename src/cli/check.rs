@@ -12,7 +12,7 @@ use crate::property::{Property, Verdict};
 use crate::report::finding_block;
 use crate::rule::Rules;
 use crate::run::{ExitCode, Finished, Worker, arguments_of, subject_of};
-use crate::subject::SubjectChoice;
+use crate::subject::{Running, SubjectChoice};
 use std::borrow::Cow;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -30,15 +30,15 @@ struct Question {
 fn parsed(args: &CheckArgs) -> Result<Question, CliError> {
     let file = args.own.rules.as_deref();
     let rules = rules(file)?;
-    let question = Question {
+    let running = Running::default();
+    end_at_once(&running)?;
+    Ok(Question {
         property: property(&args.property)?,
         case: case(&args.case, &rules)?,
-        subject: chosen(&args.subject)?,
+        subject: chosen(&args.subject, &running)?,
         rules,
         arguments: rules_arguments(file),
-    };
-    end_at_once(&question.subject)?;
-    Ok(question)
+    })
 }
 
 fn finished(question: &Question, verdict: Verdict, time: Duration) -> Finished {

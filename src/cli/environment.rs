@@ -21,6 +21,8 @@ const OWN: &[&str] = &[
     "PADPROOF_TIER",
     "PADPROOF_TIME",
     "PADPROOF_TIMEOUT",
+    "PADPROOF_START_TIMEOUT",
+    "PADPROOF_REVEAL",
 ];
 
 /// Variables that the tests read, and that a developer may have set.

@@ -9,8 +9,9 @@ use crate::model::ModelError;
 use crate::pad::PadError;
 use crate::plan::PlanError;
 use crate::rule::RuleError;
-use crate::run::{BoxError, SurveyError, TableError};
+use crate::run::{SurveyError, TableError};
 use crate::schedule::RevealError;
+use crate::subject::BoxError;
 use crate::suite::SuiteError;
 use std::io;
 
@@ -39,6 +40,9 @@ pub(super) enum CliError {
     Case(#[from] ParseError),
     #[error(transparent)]
     Suite(#[from] SuiteError),
+    /// The user's: there is nothing left to say.
+    #[error("interrupted")]
+    Interrupted,
     /// A subject that does not start, with the last it wrote.
     #[error("subject: {source}{said}")]
     Subject {

@@ -11,7 +11,7 @@ use crate::proof::{self, Wanted};
 use crate::property;
 use crate::rule::Rules;
 use crate::run::ExitCode;
-use crate::subject::{Process, SubjectChoice};
+use crate::subject::SubjectChoice;
 use crate::suite::{self, Suite};
 use crate::terms::{WeightFormat, did_you_mean};
 use std::io::Write;
@@ -94,8 +94,8 @@ fn subjects() -> Vec<[String; 2]> {
         };
         [(*name).to_owned(), text.to_owned()]
     });
-    let program = "any program that speaks docs/subject-protocol.md: --subject 'COMMAND'";
-    own.chain([[Process::NAME.to_owned(), program.to_owned()]])
+    let program = "any program that speaks docs/subject-protocol.md, by its command";
+    own.chain([["COMMAND".to_owned(), program.to_owned()]])
         .collect()
 }
 

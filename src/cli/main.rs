@@ -35,6 +35,7 @@ pub fn main() -> std::process::ExitCode {
         Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::Passed
         }
+        Err(CliError::Interrupted) => ExitCode::Interrupted,
         Err(error) => {
             complain("error", &error.to_string());
             ExitCode::Broken

@@ -6,9 +6,8 @@ use super::args::SubjectArgs;
 use super::error::CliError;
 use super::subject::{chosen, end_at_once};
 use crate::report::orders_human;
-use crate::run::{Axis, ExitCode, Setup, orders};
-use crate::schedule::{Schedule, UnknownOrder};
-use crate::subject::{Cpu, Subject};
+use crate::run::ExitCode;
+use crate::subject::{Axis, Running, Setup, Subject, orders};
 use crate::terms::WeightFormat;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -20,8 +19,11 @@ pub(super) struct RevealArgs {
     #[arg(value_name = "SUBJECT", default_value = "cpu")]
     pub(super) subject: String,
     /// How long a reply of that program may take, 10s if left out
-    #[arg(long, value_name = "DUR", env = "PADPROOF_TIMEOUT", hide_env_values = true, value_parser = super::values::duration)]
+    #[arg(long, value_name = "DUR", env = "PADPROOF_TIMEOUT", hide_env_values = true, value_parser = super::values::limit)]
     pub(super) timeout: Option<std::time::Duration>,
+    /// How long that program may take to start, 60s if left out
+    #[arg(long, value_name = "DUR", env = "PADPROOF_START_TIMEOUT", hide_env_values = true, value_parser = super::values::limit)]
+    pub(super) start_timeout: Option<std::time::Duration>,
     /// Products of a sum
     #[arg(long, value_name = "N", default_value_t = 961, value_parser = clap::value_parser!(u64).range(1..=65536), allow_negative_numbers = true)]
     pub(super) k: u64,
@@ -31,13 +33,14 @@ pub(super) struct RevealArgs {
     /// Whose sums: over the intermediate or the hidden size
     #[arg(long, value_name = "AXIS", default_value = "both")]
     pub(super) axis: RevealAxis,
-    /// Tokens, all alike: kernels choose their path by their number too
+    /// Tokens: kernels choose their path by their number too
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=4096), allow_negative_numbers = true)]
     pub(super) tokens: u64,
     /// Sums of a layer, at most: the size of the other axis
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536), allow_negative_numbers = true)]
     pub(super) rows: u64,
-    /// Weight format: f32 or bf16
+    /// Weight format; of those that cannot hold 2^100 the input carries the products, and each
+    /// token is a sum
     #[arg(long, value_name = "FORMAT", default_value = "f32")]
     pub(super) weights: WeightFormat,
 }
@@ -78,6 +81,7 @@ pub(super) fn reveal(args: &RevealArgs, out: &mut dyn Write) -> Result<ExitCode,
             padded,
             tokens: args.tokens,
             rows: args.rows,
+            rows_padded: args.rows,
             weights: args.weights,
         };
         let found = orders(subject.as_mut(), setup)?;
@@ -87,16 +91,16 @@ pub(super) fn reveal(args: &RevealArgs, out: &mut dyn Write) -> Result<ExitCode,
 }
 
 fn subject(args: &RevealArgs) -> Result<Box<dyn Subject + Send>, CliError> {
-    if let Some(word) = args.subject.strip_prefix("cpu:") {
-        let order: Schedule = word
-            .parse()
-            .map_err(|e: UnknownOrder| CliError::Usage(format!("subject {}: {e}", args.subject)))?;
-        return Ok(Box::new(Cpu::under(order)));
-    }
-    let choice = chosen(&SubjectArgs {
-        subject: Some(args.subject.clone()),
-        timeout: args.timeout,
-    })?;
-    end_at_once(&choice)?;
+    let running = Running::default();
+    end_at_once(&running)?;
+    let choice = chosen(
+        &SubjectArgs {
+            subject: Some(args.subject.clone()),
+            timeout: args.timeout,
+            start_timeout: args.start_timeout,
+            reveal: false,
+        },
+        &running,
+    )?;
     Ok(choice.subject())
 }

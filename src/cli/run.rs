@@ -14,12 +14,14 @@ use super::select::{Selected, properties, rules, rules_arguments};
 use super::subject::{chosen as chosen_subject, end_at_once, interrupt};
 use super::values::{Count, Seed};
 use crate::r#gen::Domain;
+use crate::property::{Needs, Property};
 use crate::report::{matrix_human, matrix_json};
 use crate::rule::Rules;
 use crate::run::{
     Budget, Environment, ExitCode, Filter, Job, Outcome, Reporter, Settings, execute, jobs, matrix,
     matrix_cases,
 };
+use crate::subject::Running;
 use crate::suite::Expect;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
@@ -125,14 +127,26 @@ fn budget(draws: &Draws, choice: &Choice, alone: bool) -> Result<Budget, CliErro
 
 fn go(
     selected: Selected<'_>,
-    budget: Budget,
+    mut budget: Budget,
     tier: Tier,
     choice: &Choice,
     conduct: &Conduct,
     color: Color,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, CliError> {
-    let chosen = properties(choice)?;
+    let mut chosen = properties(choice)?;
+    let running = Running::default();
+    let stop = interrupt(&running)?;
+    let subject = chosen_subject(&choice.subject, &running)?;
+    if choice.property.is_none() {
+        let asked = |p: &&Property| match p.needs {
+            Needs::Sizes => subject.tells_sizes(),
+            Needs::Subject => subject.runs(),
+            Needs::Plan | Needs::Bytes | Needs::Paths => true,
+        };
+        chosen.retain(asked);
+        budget.properties.retain(asked);
+    }
     let filter = Filter::parse(choice.filter.as_deref().unwrap_or_default());
     // Plan entries are no property: a list that chooses properties leaves them out.
     let plans = choice.property.is_none();
@@ -147,8 +161,6 @@ fn go(
         expect: Expect::Pass,
         origin: None,
     }));
-    let subject = chosen_subject(&choice.subject)?;
-    let stop = interrupt(&subject)?;
     let settings = Settings {
         environment: Environment {
             version: env!("CARGO_PKG_VERSION"),
@@ -310,8 +322,9 @@ pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, C
     if args.what.is_empty() {
         cases = matrix_cases(seed);
     }
-    let subject = chosen_subject(&args.choice.subject)?;
-    end_at_once(&subject)?;
+    let running = Running::default();
+    end_at_once(&running)?;
+    let subject = chosen_subject(&args.choice.subject, &running)?;
     let matrix = matrix(&cases, &subject);
     match args.conduct.format {
         RunFormat::Human => matrix_human(&matrix, out)?,

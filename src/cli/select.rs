@@ -233,10 +233,16 @@ pub(super) fn properties(choice: &Choice) -> Result<Vec<&'static Property>, CliE
     let named = chosen("property", choice.property.as_deref(), &names)?;
     // Asked only of a subject with two paths, or when named.
     let subject = choice.subject.subject.as_deref().map(str::trim);
-    let paths = choice.property.is_some() || subject.is_some_and(SubjectChoice::has_paths);
+    let by_name = choice.property.is_some();
+    // What a program tells is heard when it greets.
+    let asked = |p: &&Property| match p.needs {
+        Needs::Paths => by_name || subject.is_some_and(SubjectChoice::has_paths),
+        Needs::Sizes => by_name || subject.is_some_and(|text| !SubjectChoice::is_own(text)),
+        Needs::Plan | Needs::Bytes | Needs::Subject => true,
+    };
     let left: Vec<&'static Property> = ALL
         .iter()
-        .filter(|p| named.contains(&p.name) && (paths || p.needs != Needs::Paths))
+        .filter(|p| named.contains(&p.name) && asked(p))
         .collect();
     if left.is_empty() {
         return Err(CliError::Usage(

@@ -4,17 +4,29 @@
 
 use super::args::SubjectArgs;
 use super::error::CliError;
+use super::output::complain;
 use super::select::unknown;
 use crate::run::ExitCode;
-use crate::subject::{Program, SubjectChoice, SubjectError};
+use crate::schedule::UnknownOrder;
+use crate::subject::{Known, Limits, Program, Running, SubjectChoice, SubjectError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The chosen subject; a program has been started and greeted then.
-pub(super) fn chosen(args: &SubjectArgs) -> Result<SubjectChoice, CliError> {
+pub(super) fn chosen(args: &SubjectArgs, running: &Running) -> Result<SubjectChoice, CliError> {
     let text = args.subject.as_deref().unwrap_or(SubjectChoice::CPU).trim();
+    if args.reveal && SubjectChoice::is_own(text) {
+        let why = "promises its order of summation: --reveal is for programs";
+        return Err(CliError::Usage(format!("subject {text} {why}")));
+    }
     if let Some(choice) = SubjectChoice::named(text) {
         return Ok(choice);
+    }
+    if let Some(word) = SubjectChoice::order(text) {
+        let order = word.parse();
+        return order
+            .map(SubjectChoice::Ordered)
+            .map_err(|e: UnknownOrder| CliError::Usage(format!("subject {text}: {e}")));
     }
     let command = |c: char| c.is_whitespace() || std::path::is_separator(c);
     if !text.contains(command) {
@@ -25,9 +37,17 @@ pub(super) fn chosen(args: &SubjectArgs) -> Result<SubjectChoice, CliError> {
             "{sentence}, or a command with a space or a slash in it"
         )));
     }
-    let timeout = args.timeout.unwrap_or(Program::TIMEOUT);
-    match Program::start(text, timeout) {
+    let plain = Limits::default();
+    let limits = Limits {
+        reply: args.timeout.unwrap_or(plain.reply),
+        start: args.start_timeout.unwrap_or(plain.start),
+    };
+    match Program::start(text, limits, running) {
+        Ok(program) if args.reveal => {
+            Ok(SubjectChoice::Revealed(Arc::new(program), Known::default()))
+        }
         Ok(program) => Ok(SubjectChoice::Process(Arc::new(program))),
+        Err(_) if running.ended() => Err(CliError::Interrupted),
         Err(source) => {
             let said = match &source {
                 SubjectError::Misbehaved { stderr, .. } if !stderr.is_empty() => {
@@ -40,27 +60,31 @@ pub(super) fn chosen(args: &SubjectArgs) -> Result<SubjectChoice, CliError> {
     }
 }
 
-/// A switch that Ctrl-C sets; a second one ends the subject and this process at once.
-pub(super) fn interrupt(subject: &SubjectChoice) -> Result<Arc<AtomicBool>, CliError> {
+/// A switch that Ctrl-C sets; what runs is ended then, and a second one ends this process at once.
+pub(super) fn interrupt(running: &Running) -> Result<Arc<AtomicBool>, CliError> {
+    const FIRST: &str = "the report holds what had run; again ends without one";
     let stop = Arc::new(AtomicBool::new(false));
-    let (inside, subject) = (Arc::clone(&stop), subject.clone());
+    let (inside, running) = (Arc::clone(&stop), running.clone());
     ctrlc::set_handler(move || {
         if inside.swap(true, Ordering::Relaxed) {
-            end(&subject);
+            complain("interrupted", "again: there is no report");
+            end(&running);
         }
+        complain("interrupted", FIRST);
+        running.end();
     })
     .map_err(handler)?;
     Ok(stop)
 }
 
-/// For a command of one case: Ctrl-C ends the subject and this process at once.
-pub(super) fn end_at_once(subject: &SubjectChoice) -> Result<(), CliError> {
-    let subject = subject.clone();
-    ctrlc::set_handler(move || end(&subject)).map_err(handler)
+/// For a command of one case: Ctrl-C ends what runs, and this process, at once.
+pub(super) fn end_at_once(running: &Running) -> Result<(), CliError> {
+    let running = running.clone();
+    ctrlc::set_handler(move || end(&running)).map_err(handler)
 }
 
-fn end(subject: &SubjectChoice) -> ! {
-    subject.kill();
+fn end(running: &Running) -> ! {
+    running.end();
     std::process::exit(i32::from(ExitCode::Interrupted.number()))
 }
 

@@ -74,6 +74,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(wanted)
 }
 
+/// The same for a limit of time, under which something must be able to happen.
+pub(super) fn limit(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a time above 0".to_owned()),
+        limit => Ok(limit),
+    }
+}
+
 /// Up to 16 hexadecimal digits, or the first 16 of a git hash.
 pub(super) fn seed(text: &str) -> Result<Seed, String> {
     let digits = match text.len() {
@@ -115,6 +123,8 @@ mod tests {
     fn times_have_units() {
         assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(limit("1ms"), Ok(Duration::from_millis(1)));
+        assert!(limit("0s").is_err() && limit("0ms").is_err());
         for bad in [
             "",
             "30",

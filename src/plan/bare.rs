@@ -14,6 +14,15 @@ use crate::terms::{Order, Place, Storage};
 /// # Errors
 /// [`PlanError::Overflow`]; cannot happen for a plan that was made.
 pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
+    unpadded_in(plan, Order::GateUp)
+}
+
+/// The same with w13's rows in an order, where its runs fit the unpadded width: for a subject that
+/// takes no other.
+///
+/// # Errors
+/// As [`unpadded`].
+pub fn unpadded_in(plan: &Plan, order: Order) -> Result<Plan, PlanError> {
     let group = group_needed(plan.weight);
     let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(1).max(1);
     let mut bare = plan.clone();
@@ -24,7 +33,11 @@ pub fn unpadded(plan: &Plan) -> Result<Plan, PlanError> {
     bare.hidden_padded = padded("hidden", bare.dims.h, group)?;
     bare.hidden_computed = bare.hidden_padded;
     bare.tokens_padded = bare.dims.t;
-    bare.order = Order::GateUp;
+    let run = order.interleave().max(1);
+    bare.order = match bare.width_padded.is_multiple_of(run) {
+        true => order,
+        false => Order::GateUp,
+    };
     bare.place = Place::PerHalf;
     bare.storage = Storage::Linear;
     bare.weight_storage = Storage::Linear;

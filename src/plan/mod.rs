@@ -20,7 +20,7 @@ mod types;
 mod valid;
 mod violations;
 
-pub use bare::unpadded;
+pub use bare::{unpadded, unpadded_in};
 pub use conditions::{concerns, unread_version};
 pub use derive::{RANKS_MAX, REFINE_MIN, plan_layer, plan_sizes};
 pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, spelled_rule};

@@ -1,6 +1,6 @@
 //! Every property.
 
-use super::{Trial, Verdict, bytes, outputs, paths, plans, poison};
+use super::{Trial, Verdict, bytes, outputs, paths, plans, poison, sizes};
 use crate::case::Case;
 use crate::subject::Subject;
 
@@ -15,6 +15,8 @@ pub enum Needs {
     Subject,
     /// A subject with a fast path and a general one.
     Paths,
+    /// A subject that tells the sizes that its stack allocates.
+    Sizes,
 }
 
 /// A claim about a case.
@@ -32,7 +34,11 @@ pub struct Property {
 impl Property {
     /// Whether it can be asked of the subject at all.
     pub fn suits(&self, subject: &dyn Subject) -> bool {
-        self.needs != Needs::Paths || subject.has_paths()
+        match self.needs {
+            Needs::Paths => subject.has_paths(),
+            Needs::Sizes => subject.tells_sizes(),
+            Needs::Plan | Needs::Bytes | Needs::Subject => true,
+        }
     }
 }
 
@@ -153,6 +159,12 @@ pub const ALL: &[Property] = &[
         Needs::Paths,
         paths::device_pad_identity,
         "Padded on a device's fast path and unpadded on its general path, a layer gives the same bits.",
+    ),
+    property(
+        "sizes-agree",
+        Needs::Sizes,
+        sizes::sizes_agree,
+        "What a stack's own function allocates holds the width, agrees in both projections, and is the rule's.",
     ),
 ];
 

@@ -10,6 +10,7 @@ mod outputs;
 mod paths;
 mod plans;
 mod poison;
+mod sizes;
 mod stages;
 mod trial;
 mod verdict;

@@ -6,7 +6,7 @@ use super::{Finding, Tier, Vacuous, Verdict};
 use crate::case::{Case, Scheme};
 use crate::compare::{Comparison, same_bits};
 use crate::layout::PackedInputs;
-use crate::plan::{Plan, plan_with, unpadded};
+use crate::plan::{Plan, plan_with};
 use crate::reference::Reference;
 use crate::subject::SkipReason;
 use crate::tensor::{Logical, Output, RouterInput, Tensor};
@@ -35,8 +35,8 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             return Ok(Verdict::Vacuous(Vacuous::AllNan));
         }
         let padded = is_padded(&plan);
-        if tier != Tier::Exact && padded && trial.stable(plan.width, plan.width_padded) {
-            let bare = unpadded(&plan).map_err(broken)?;
+        let bare = trial.bare(&plan)?;
+        if tier != Tier::Exact && padded && trial.keeps_order(&bare, &plan, &truth.ids) {
             let packed = trial.pack_true(&bare, &logical)?;
             let wanted = trial.run_true(&bare, &packed)?;
             trial.done(packed);
@@ -132,11 +132,18 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let mut packed = trial.pack(&plan, &logical)?;
         let output = trial.run(&plan, &mut packed)?;
         trial.done(packed);
-        let bare = unpadded(&plan).map_err(broken)?;
+        let bare = trial.bare(&plan)?;
         if bare.hidden_padded == plan.hidden_padded {
             return Ok(Verdict::Vacuous(Vacuous::NothingPadded));
         }
-        if !trial.stable(plan.dims.h, plan.hidden_padded) {
+        // A promise needs no routing.
+        let reveals = trial.subject.reveals();
+        let ids = if reveals {
+            truth(case, &logical)?.ids
+        } else {
+            Vec::new()
+        };
+        if !trial.keeps_order(&bare, &plan, &ids) {
             let held = against(&truth(case, &logical)?, &output);
             if !held.found.agree {
                 let why = Reference::DERIVATION;

@@ -7,12 +7,12 @@ use crate::compare::{Comparison, Difference};
 use crate::fill::{FillError, fill_in};
 use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage};
-use crate::plan::{Fit, Plan, plan_with};
+use crate::plan::{Fit, Plan, plan_with, unpadded, unpadded_in};
 use crate::reference::Reference;
 use crate::rule::Rules;
-use crate::subject::{Misbehaviour, SkipReason, Subject, SubjectError};
+use crate::subject::{Allocated, Misbehaviour, SkipReason, Subject, SubjectError};
 use crate::tensor::{Logical, Output, Pool};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a property works with: the subject under test, and a mutant to be planted.
 pub struct Trial<'a> {
@@ -80,8 +80,39 @@ impl<'a> Trial<'a> {
         self.memory
     }
 
+    /// The plan of the same shards unpadded. A program may take one order of w13's rows only.
+    pub(super) fn bare(&self, plan: &Plan) -> Result<Plan, Verdict> {
+        let made = match self.subject.reveals() {
+            true => unpadded_in(plan, plan.order),
+            false => unpadded(plan),
+        };
+        made.map_err(broken)
+    }
+
+    /// Whether padding leaves the subject's order of summation alone on both axes, so that bits must
+    /// be equal: `ids` are the experts chosen.
+    pub(super) fn keeps_order(&mut self, bare: &Plan, plan: &Plan, ids: &[u32]) -> bool {
+        if self.subject.schedule().is_some() {
+            return self.stable(plan.width, plan.width_padded)
+                && self.stable(plan.dims.h, plan.hidden_padded);
+        }
+        if !self.subject.reveals() {
+            return false;
+        }
+        let mut served: BTreeMap<u32, u64> = BTreeMap::new();
+        for id in ids {
+            *served.entry(*id).or_default() += 1;
+        }
+        // Kernels choose their path by an expert's tokens, by all tokens, or by all rows.
+        let mut counts: BTreeSet<u64> = served.into_values().collect();
+        counts.extend([plan.dims.t, plan.tokens_padded, ids.len() as u64]);
+        counts.remove(&0);
+        let counts: Vec<u64> = counts.into_iter().collect();
+        self.subject.keeps_order(bare, plan, &counts)
+    }
+
     /// Whether the subject adds in an order that padding from `n` to `padded` leaves alone.
-    pub(super) fn stable(&mut self, n: u64, padded: u64) -> bool {
+    fn stable(&mut self, n: u64, padded: u64) -> bool {
         let Some(schedule) = self.subject.schedule() else {
             return false;
         };
@@ -102,6 +133,19 @@ impl<'a> Trial<'a> {
         runnable(&made)?;
         self.mutate_plan(&mut made);
         Ok(made)
+    }
+
+    /// The case's plan, whatever the rule says of it.
+    pub(super) fn any_plan(&mut self, case: &Case) -> Result<Plan, Verdict> {
+        let mut made = plan_with(case, self.rules).map_err(broken)?;
+        self.mutate_plan(&mut made);
+        Ok(made)
+    }
+
+    /// The sizes that the subject's stack allocates.
+    pub(super) fn allocated(&mut self, plan: &Plan, width: u64) -> Result<Allocated, Verdict> {
+        let told = self.subject.allocated(plan, width);
+        told.map_err(|e| self.unable(e))
     }
 
     pub(super) fn mutate_plan(&mut self, plan: &mut Plan) {
@@ -249,7 +293,7 @@ impl<'a> Trial<'a> {
             subject: self.subject.name().to_owned(),
             case: self.asked.1.clone(),
             place: "the subject".to_owned(),
-            wanted: "a reply".to_owned(),
+            wanted: String::new(),
             actual: what.to_string(),
             bound: "docs/subject-protocol.md".to_owned(),
             derivation: String::new(),
@@ -271,6 +315,8 @@ impl<'a> Trial<'a> {
         found: &Comparison,
     ) -> Verdict {
         let first = found.first.first();
+        let revealed = (tier == Tier::SameOrder && self.subject.reveals()).then(|| REVEALED.into());
+        let notes: Vec<String> = padding_note(plan).into_iter().chain(revealed).collect();
         let total = found.elements.max(found.differing);
         Verdict::Fail(Box::new(Finding {
             property,
@@ -287,7 +333,7 @@ impl<'a> Trial<'a> {
             differing: found.differing as u64,
             total: total as u64,
             first: found.first.iter().map(line).collect(),
-            note: padding_note(plan),
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
         }))
     }
 }
@@ -319,6 +365,9 @@ impl Missed<'_> {
         Verdict::Fail(finding)
     }
 }
+
+/// What equal bits rest on where the order was found and not promised.
+const REVEALED: &str = "its order was found to be the same padded and unpadded, but not whether a                         product is fused into its sum or rounded before (docs/orders.md)";
 
 /// Either arm is a property's verdict: `?` leaves with the first that settles it.
 pub(super) type Outcome = Result<Verdict, Verdict>;

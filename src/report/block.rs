@@ -76,6 +76,14 @@ fn evidence(finding: &Finding, full: bool, out: &mut dyn Write) -> io::Result<()
 
 /// Where, wanted, actual and bound in one line, whatever a suite's texts hold.
 pub(super) fn sentence(finding: &Finding) -> String {
+    if finding.wanted.is_empty() {
+        // What happened is the finding, and not a value.
+        let said = format!(
+            "{} {}; see {}",
+            finding.place, finding.actual, finding.bound
+        );
+        return plain(&said);
+    }
     plain(&format!(
         "{} wanted {}, got {}; bound: {}",
         finding.place, finding.wanted, finding.actual, finding.bound

@@ -1,7 +1,7 @@
 //! A subject's orders of summation as lines for people.
 
 use super::words::plural;
-use crate::run::Orders;
+use crate::subject::Orders;
 use std::io::{self, Write};
 
 /// Writes what was found of one axis.

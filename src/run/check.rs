@@ -8,6 +8,7 @@ use crate::property::{Finding, Memory, Needs, Property, Trial, Verdict};
 use crate::rule::Rules;
 use crate::subject::{Subject, SubjectChoice};
 use std::any::Any;
+use std::borrow::Cow;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ impl<'r> Worker<'r> {
                 // What the panic left half done is not used again.
                 self.subject = self.choice.subject();
                 let subject = subject_of(&self.choice, property);
-                let finding = panicked(property, subject, case, payload.as_ref());
+                let finding = panicked(property, &subject, case, payload.as_ref());
                 Verdict::Fail(Box::new(finding))
             }
         }
@@ -61,9 +62,21 @@ impl<'r> Worker<'r> {
 
     /// The smallest case found that still fails, in `SHRINK_BUDGET` checks and `SHRINK_TIME`.
     pub fn shrink(&mut self, property: &Property, case: &Case) -> Case {
+        self.shrink_while(property, case, || true)
+    }
+
+    /// The same, as long as `go_on` says so.
+    pub fn shrink_while(
+        &mut self,
+        property: &Property,
+        case: &Case,
+        go_on: impl Fn() -> bool,
+    ) -> Case {
         let since = Instant::now();
         let fails = |c: &Case| {
-            since.elapsed() < SHRINK_TIME && matches!(self.check(property, c), Verdict::Fail(_))
+            since.elapsed() < SHRINK_TIME
+                && go_on()
+                && matches!(self.check(property, c), Verdict::Fail(_))
         };
         minimise(case, fails, SHRINK_BUDGET)
     }
@@ -82,18 +95,21 @@ pub fn shrink(property: &Property, case: &Case) -> Option<Case> {
     fails.then(|| worker.shrink(property, case))
 }
 
+/// Stands for the subject where a property needs none.
+const NO_SUBJECT: &str = "-";
+
 /// The subject's name in the reports of a property.
-pub fn subject_of(choice: &SubjectChoice, property: &Property) -> &'static str {
+pub fn subject_of(choice: &SubjectChoice, property: &Property) -> Cow<'static, str> {
     match property.needs {
-        Needs::Subject | Needs::Paths => choice.name(),
-        Needs::Plan | Needs::Bytes => crate::subject::none().name(),
+        Needs::Subject | Needs::Paths | Needs::Sizes => choice.name(),
+        Needs::Plan | Needs::Bytes => NO_SUBJECT.into(),
     }
 }
 
 /// The arguments that a property's reproducer needs, behind a space.
 pub fn arguments_of(choice: &SubjectChoice, property: &Property) -> String {
     match property.needs {
-        Needs::Subject | Needs::Paths => choice.arguments(),
+        Needs::Subject | Needs::Paths | Needs::Sizes => choice.arguments(),
         Needs::Plan | Needs::Bytes => String::new(),
     }
 }

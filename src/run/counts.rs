@@ -4,6 +4,7 @@
 
 use super::Finished;
 use crate::property::{Vacuous, Verdict};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ pub struct Group {
     /// The property.
     pub property: &'static str,
     /// The subject.
-    pub subject: &'static str,
+    pub subject: Cow<'static, str>,
     /// Verdicts by kind.
     pub counts: Counts,
     /// How many verdicts were vacuous for each reason.
@@ -106,10 +107,14 @@ pub struct Group {
 
 impl Group {
     /// An empty group.
-    pub fn new(property: &'static str, subject: &'static str, vacuous_max: f64) -> Self {
+    pub fn new(
+        property: &'static str,
+        subject: impl Into<Cow<'static, str>>,
+        vacuous_max: f64,
+    ) -> Self {
         Group {
             property,
-            subject,
+            subject: subject.into(),
             counts: Counts::default(),
             vacuous: BTreeMap::new(),
             skip: None,

@@ -4,6 +4,7 @@
 
 use super::{Counts, Coverage, Group};
 use crate::property::Verdict;
+use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub struct Finished {
     /// The property's name.
     pub property: &'static str,
     /// The subject's name; `-` where none is needed.
-    pub subject: &'static str,
+    pub subject: Cow<'static, str>,
     /// Arguments that the reproducer needs to ask the same subject, behind a space.
     pub arguments: String,
     /// What came out; a failing case is the smallest found.

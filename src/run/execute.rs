@@ -13,6 +13,7 @@ use crate::rule::Rules;
 use crate::subject::SubjectChoice;
 use crate::suite::{Expect, Suite};
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -188,20 +189,27 @@ impl Run<'_, '_, '_> {
             return Ok(0);
         }
         let settings = self.settings;
+        let stopped = || settings.stop.load(Ordering::Relaxed);
         for job in jobs {
             self.emit(&Event::CaseStarted {
                 case: &label(job, settings.canonical),
             })?;
         }
-        let done: Vec<(Vec<Finished>, Coverage)> = self.pool.install(|| {
-            jobs.par_iter()
-                .map_init(
-                    || Worker::new(&settings.subject, settings.rules),
-                    |worker, job| run(worker, settings, job),
-                )
+        // An interrupt ends subjects too: what is asked of them then says nothing.
+        let asked = |worker: &mut Worker<'_>, job| {
+            let done = (!stopped()).then(|| run(worker, settings, job));
+            done.filter(|_| !stopped())
+        };
+        let done: Vec<Option<(Vec<Finished>, Coverage)>> = self.pool.install(|| {
+            let jobs = jobs.par_iter();
+            jobs.map_init(|| Worker::new(&settings.subject, settings.rules), asked)
                 .collect()
         });
-        for (at, (job, (finished, coverage))) in jobs.iter().zip(done).enumerate() {
+        for (at, (job, done)) in jobs.iter().zip(done).enumerate() {
+            let Some((finished, coverage)) = done else {
+                self.ended = Some(Ended::Interrupted);
+                return Ok(at);
+            };
             self.coverage.add(&coverage);
             if let Job::Case {
                 origin: Some((suite, _)),
@@ -217,7 +225,9 @@ impl Run<'_, '_, '_> {
             }
             let most = self.settings.max_fail;
             if most.is_some_and(|most| self.counts.failed >= most) {
-                self.ended = Some(Ended::MaxFail);
+                self.ended = self.ended.or(Some(Ended::MaxFail));
+            }
+            if self.ended.is_some() {
                 return Ok(at + 1);
             }
         }
@@ -237,11 +247,17 @@ impl Run<'_, '_, '_> {
         }
         self.shrinks += 1;
         let mut worker = Worker::new(&self.settings.subject, self.settings.rules);
-        let small = worker.shrink(property, case);
-        if small == *case {
+        let go_on = || !self.settings.stop.load(Ordering::Relaxed);
+        let small = worker.shrink_while(property, case, go_on);
+        let verdict = (small != *case).then(|| worker.check(property, &small));
+        if !go_on() {
+            self.ended = Some(Ended::Interrupted);
             return Ok(());
         }
-        finished.verdict = worker.check(property, &small);
+        let Some(verdict) = verdict else {
+            return Ok(());
+        };
+        finished.verdict = verdict;
         let to = small.to_string();
         self.emit(&Event::Shrunk {
             property: property.name,
@@ -259,8 +275,11 @@ impl Run<'_, '_, '_> {
             None => {
                 let limits = self.settings.suites.iter().map(|suite| suite.vacuous_max);
                 let least = limits.reduce(f64::min).unwrap_or(0.5);
-                self.groups
-                    .push(Group::new(finished.property, finished.subject, least));
+                self.groups.push(Group::new(
+                    finished.property,
+                    finished.subject.clone(),
+                    least,
+                ));
                 self.groups.last_mut().expect("one was just pushed")
             }
         };
@@ -345,7 +364,7 @@ fn run(worker: &mut Worker<'_>, settings: &Settings<'_>, job: &Job) -> (Vec<Fini
         Job::Plan { entry, origin } => {
             let started = Instant::now();
             let verdict = hold(entry, settings.rules);
-            let names = (PLAN_ENTRY, "-");
+            let names = (PLAN_ENTRY, "-".into());
             let done = Finished {
                 arguments: settings.arguments.clone(),
                 ..finished(&origin.name, Some(origin), names, verdict, started)
@@ -381,7 +400,7 @@ fn run(worker: &mut Worker<'_>, settings: &Settings<'_>, job: &Job) -> (Vec<Fini
 fn finished(
     case: &str,
     origin: Option<&Origin>,
-    (property, subject): (&'static str, &'static str),
+    (property, subject): (&'static str, Cow<'static, str>),
     verdict: Verdict,
     started: Instant,
 ) -> Finished {
@@ -443,6 +462,12 @@ fn foretold(
     let verdict = Verdict::Fail(Box::new(stale));
     all.push(Finished {
         arguments: settings.subject.arguments() + &settings.arguments,
-        ..finished(case, origin, (property, "-"), verdict, Instant::now())
+        ..finished(
+            case,
+            origin,
+            (property, "-".into()),
+            verdict,
+            Instant::now(),
+        )
     });
 }

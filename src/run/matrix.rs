@@ -105,7 +105,9 @@ fn cell(
 
 /// Properties that no row caught anything with; not those that the subject could not be asked.
 pub fn idle(rows: &[Row]) -> Vec<&'static str> {
-    idle_but(rows, |n| ALL[n].needs == Needs::Paths)
+    idle_but(rows, |n| {
+        matches!(ALL[n].needs, Needs::Paths | Needs::Sizes)
+    })
 }
 
 /// The same; those that `may_rest` are left out where nothing was planted for them.

@@ -5,7 +5,6 @@
 mod advice;
 #[cfg(test)]
 mod advice_tests;
-mod black_box;
 mod candidates;
 mod check;
 mod counts;
@@ -20,14 +19,12 @@ mod filter;
 mod job;
 mod matrix;
 mod mutants;
-mod orders;
 mod survey;
 #[cfg(test)]
 mod survey_tests;
 mod table;
 
 pub use advice::{Advice, Instead, RuleAdvice, Way};
-pub use black_box::{Axis, BlackBox, BoxError, Setup};
 pub use candidates::on_arch;
 pub use check::{Worker, arguments_of, check, shrink, subject_of};
 pub use counts::{Counts, Group, Kind};
@@ -42,7 +39,6 @@ pub use filter::Filter;
 pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
 pub use mutants::{Matrix, matrix};
-pub use orders::{Orders, orders};
 pub use survey::{
     NotJudged, Query, StackVersion, Survey, SurveyError, Surveyed, survey, survey_replicas,
 };

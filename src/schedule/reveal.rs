@@ -15,6 +15,10 @@ use std::ops::Range;
 const ALL_PAIRS: usize = 32;
 /// Deepest nesting of sums in sums that is followed; real orders stay below a hundred.
 const DEPTH_MAX: usize = 2000;
+/// Probes of one call: what they take of memory stays small.
+const CALL_MAX: usize = 1 << 16;
+/// Probes of one tree.
+const PROBES_MAX: usize = 1 << 22;
 /// Pairs that are asked again when the tree is known.
 const CHECKS: u64 = 200;
 
@@ -120,6 +124,14 @@ pub enum RevealError<E> {
         actual: usize,
         /// The count that fits.
         wanted: usize,
+    },
+    /// More probes than can be waited for.
+    #[error(
+        "{probes} sums or more would have to be asked for, at most {PROBES_MAX}: the outputs count too coarsely for so many products"
+    )]
+    TooMany {
+        /// Probes, those before included.
+        probes: usize,
     },
     /// Sums nested too deeply.
     #[error("sums nested deeper than {DEPTH_MAX}")]
@@ -325,6 +337,25 @@ impl<A: Ask> Search<'_, A> {
         }
         let step = self.ask.exact().max(1);
         let starts: Vec<usize> = (0..self.n).step_by(step).collect();
+        let wanted = pairs.len().saturating_mul(starts.len());
+        let probes = self.probes.saturating_add(wanted);
+        if probes > PROBES_MAX {
+            return Err(RevealError::TooMany { probes });
+        }
+        let mut sizes = Vec::with_capacity(pairs.len());
+        for pairs in pairs.chunks((CALL_MAX / starts.len()).max(1)) {
+            sizes.extend(self.call(pairs, &starts, step)?);
+        }
+        Ok(sizes)
+    }
+
+    /// The same of few enough pairs for one call.
+    fn call(
+        &mut self,
+        pairs: &[(usize, usize)],
+        starts: &[usize],
+        step: usize,
+    ) -> Result<Vec<usize>, RevealError<A::Error>> {
         let probe = |&(plus, minus): &(usize, usize), &start: &usize| Probe {
             plus,
             minus,

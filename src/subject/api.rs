@@ -7,10 +7,19 @@ use crate::plan::Plan;
 use crate::schedule::Schedule;
 use crate::tensor::{Output, StageOutputs};
 
+/// Sizes of a rank's two projections, as a stack allocates them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocated {
+    /// Rows of w13.
+    pub w13_rows: u64,
+    /// Columns of w2, in elements.
+    pub w2_elements: u64,
+}
+
 /// The thing under test.
 pub trait Subject {
     /// Its name in commands and reports.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Whether it can run the plan.
     ///
@@ -20,6 +29,17 @@ pub trait Subject {
 
     /// The order in which it adds the products of both projections, where it promises one.
     fn schedule(&self) -> Option<Schedule>;
+
+    /// Whether its order is found from its outputs when equal bits could be asked for.
+    fn reveals(&self) -> bool {
+        false
+    }
+
+    /// Where it promises no order: whether padding is found to keep the order in which it adds, for
+    /// experts that serve these numbers of tokens.
+    fn keeps_order(&mut self, _bare: &Plan, _padded: &Plan, _counts: &[u64]) -> bool {
+        false
+    }
 
     /// Whether it works in padproof's own memory, so that it could write where it must not.
     fn shares_memory(&self) -> bool {
@@ -41,6 +61,27 @@ pub trait Subject {
     fn run_all(&mut self, asked: &[(&Plan, &PackedInputs)]) -> Result<Vec<Output>, SubjectError> {
         let asked = asked.iter();
         asked.map(|(plan, inputs)| self.run(plan, inputs)).collect()
+    }
+
+    /// Whether it tells the sizes that its stack allocates.
+    fn tells_sizes(&self) -> bool {
+        false
+    }
+
+    /// Whether it tells those of the plan's format.
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn takes_sizes(&self, _plan: &Plan) -> Result<(), SkipReason> {
+        Err(SkipReason::NoSubject)
+    }
+
+    /// The sizes that it allocates on a rank for the plan's format and a width of one half.
+    ///
+    /// # Errors
+    /// As [`Subject::run`].
+    fn allocated(&mut self, _plan: &Plan, _width: u64) -> Result<Allocated, SubjectError> {
+        Err(SkipReason::NoSubject.into())
     }
 
     /// What it shows of its way to the last output.

@@ -6,7 +6,10 @@ use super::cpu::Cpu;
 use super::cuda::Cuda;
 #[cfg(feature = "cuda-host")]
 use super::cuda::CudaHost;
+use super::order::{Known, Revealed};
 use super::process::{Process, Program, Supports};
+use crate::schedule::Schedule;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Which subject is asked. Each thread asks one of its own.
@@ -21,8 +24,12 @@ pub enum SubjectChoice {
     /// The CUDA kernels on the CPU.
     #[cfg(feature = "cuda-host")]
     CudaHost,
+    /// The CPU subject in another order of summation: slow, to see what an order promises.
+    Ordered(Schedule),
     /// A program.
     Process(Arc<Program>),
+    /// A program whose orders are found when equal bits could be asked for.
+    Revealed(Arc<Program>, Known),
 }
 
 impl SubjectChoice {
@@ -58,6 +65,21 @@ impl SubjectChoice {
         }
     }
 
+    /// Whether the text chooses a subject that this program has itself.
+    pub fn is_own(text: &str) -> bool {
+        SubjectChoice::named(text).is_some() || SubjectChoice::order(text).is_some()
+    }
+
+    /// The CPU subject in an order, as `cpu:ORDER` chooses it.
+    fn ordered(order: Schedule) -> String {
+        format!("{}:{order}", SubjectChoice::CPU)
+    }
+
+    /// The order behind `cpu:`, if that is what the text begins with.
+    pub fn order(text: &str) -> Option<&str> {
+        text.strip_prefix(SubjectChoice::CPU)?.strip_prefix(':')
+    }
+
     /// A subject to ask.
     pub fn subject(&self) -> Box<dyn Subject + Send> {
         match self {
@@ -66,19 +88,26 @@ impl SubjectChoice {
             SubjectChoice::Cuda => Box::new(Cuda::default()),
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => Box::new(CudaHost::default()),
+            SubjectChoice::Ordered(order) => Box::new(Cpu::under(*order)),
             SubjectChoice::Process(program) => Box::new(Process::new(program)),
+            SubjectChoice::Revealed(program, known) => {
+                Box::new(Revealed::new(Box::new(Process::new(program)), known))
+            }
         }
     }
 
     /// Its name in commands and reports.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> Cow<'static, str> {
         match self {
-            SubjectChoice::Cpu => SubjectChoice::CPU,
+            SubjectChoice::Cpu => SubjectChoice::CPU.into(),
             #[cfg(feature = "cuda")]
-            SubjectChoice::Cuda => SubjectChoice::CUDA,
+            SubjectChoice::Cuda => SubjectChoice::CUDA.into(),
             #[cfg(feature = "cuda-host")]
-            SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST,
-            SubjectChoice::Process(_) => Process::NAME,
+            SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST.into(),
+            SubjectChoice::Ordered(order) => SubjectChoice::ordered(*order).into(),
+            SubjectChoice::Process(program) | SubjectChoice::Revealed(program, _) => {
+                program.name().to_owned().into()
+            }
         }
     }
 
@@ -93,7 +122,10 @@ impl SubjectChoice {
             },
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => SubjectChoice::CUDA_HOST.to_owned(),
-            SubjectChoice::Process(program) => program.title(),
+            SubjectChoice::Ordered(order) => SubjectChoice::ordered(*order),
+            SubjectChoice::Process(program) | SubjectChoice::Revealed(program, _) => {
+                program.title()
+            }
         }
     }
 
@@ -105,26 +137,35 @@ impl SubjectChoice {
             SubjectChoice::Cuda => format!(" --subject {}", SubjectChoice::CUDA),
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => format!(" --subject {}", SubjectChoice::CUDA_HOST),
+            SubjectChoice::Ordered(order) => {
+                format!(" --subject {}", SubjectChoice::ordered(*order))
+            }
             SubjectChoice::Process(program) => program.arguments(),
+            SubjectChoice::Revealed(program, _) => program.arguments() + " --reveal",
         }
+    }
+
+    /// Whether it runs layers at all.
+    pub fn runs(&self) -> bool {
+        self.supports().is_none_or(Supports::runs)
+    }
+
+    /// Whether it tells the sizes that its stack allocates.
+    pub fn tells_sizes(&self) -> bool {
+        self.supports().is_some_and(Supports::tells_sizes)
     }
 
     /// What it says it can be asked; none where it takes every case that it is not asked to skip.
     pub fn supports(&self) -> Option<&Supports> {
         match self {
-            SubjectChoice::Cpu => None,
+            SubjectChoice::Cpu | SubjectChoice::Ordered(_) => None,
             #[cfg(feature = "cuda")]
             SubjectChoice::Cuda => None,
             #[cfg(feature = "cuda-host")]
             SubjectChoice::CudaHost => None,
-            SubjectChoice::Process(program) => Some(program.supports()),
-        }
-    }
-
-    /// Ends what it runs at once: for interrupts.
-    pub fn kill(&self) {
-        if let SubjectChoice::Process(program) = self {
-            program.kill();
+            SubjectChoice::Process(program) | SubjectChoice::Revealed(program, _) => {
+                Some(program.supports())
+            }
         }
     }
 }
@@ -136,11 +177,11 @@ mod tests {
     #[test]
     fn the_subjects_name_is_its_own() {
         let cpu = SubjectChoice::default();
-        assert_eq!(cpu.subject().name(), cpu.name());
+        assert_eq!(cpu.subject().name(), cpu.name().as_ref());
         assert_eq!(cpu.arguments(), "");
         for name in SubjectChoice::NAMES {
             let named = SubjectChoice::named(name).unwrap();
-            assert_eq!((named.name(), named.subject().name()), (*name, *name));
+            assert_eq!((&*named.name(), named.subject().name()), (*name, *name));
             let arguments = named.arguments();
             assert!(arguments.is_empty() || arguments == format!(" --subject {name}"));
         }

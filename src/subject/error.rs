@@ -131,16 +131,29 @@ pub enum Misbehaviour {
     #[error("closed its output")]
     Closed,
     /// A pipe failed.
-    #[error("pipe: {0}")]
+    #[error("broke its pipe: {0}")]
     Pipe(String),
     /// No reply in time.
-    #[error("no reply within {timeout:?}")]
+    #[error("gave no reply within {timeout:?}{text}")]
     Timeout {
         /// The limit of time.
         timeout: std::time::Duration,
+        /// What it printed, if it is words.
+        text: String,
     },
+    /// No answer to the greeting in time.
+    #[error("did not greet within {timeout:?} (--start-timeout){text}")]
+    NoGreeting {
+        /// The limit of time.
+        timeout: std::time::Duration,
+        /// What it printed, if it is words.
+        text: String,
+    },
+    /// It was ended because padproof was.
+    #[error("was ended by an interrupt")]
+    Interrupted,
     /// A reply that ends early.
-    #[error("output ended after {got} of {wanted} bytes{text}")]
+    #[error("ended its output after {got} of {wanted} bytes{text}")]
     Cut {
         /// Bytes that came.
         got: u64,
@@ -150,7 +163,7 @@ pub enum Misbehaviour {
         text: String,
     },
     /// A length that no reply to this request has.
-    #[error("a reply of {bytes} bytes was announced, at most {limit} are taken{text}")]
+    #[error("announced a reply of {bytes} bytes where at most {limit} are taken{text}")]
     TooLong {
         /// Bytes announced.
         bytes: u64,
@@ -166,10 +179,10 @@ pub enum Misbehaviour {
         bytes: u64,
     },
     /// Bytes that are no safetensors blob.
-    #[error("reply: no safetensors: {0}")]
+    #[error("replied with what is no safetensors blob: {0}")]
     NotSafetensors(String),
     /// A part of the reply that is absent or wrong.
-    #[error("reply: {part}: {why}")]
+    #[error("replied with a wrong {part}: {why}")]
     Reply {
         /// Which part.
         part: String,
@@ -177,10 +190,10 @@ pub enum Misbehaviour {
         why: String,
     },
     /// The subject's own complaint.
-    #[error("the subject says: {0}")]
+    #[error("says: {0}")]
     Said(String),
     /// It grows and grows.
-    #[error("its memory grew by {} MiB over {replies} replies, and on", bytes >> 20)]
+    #[error("grew by {} MiB of memory over {replies} replies, and on", bytes >> 20)]
     Memory {
         /// By how much (bytes).
         bytes: u64,

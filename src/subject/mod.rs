@@ -8,9 +8,10 @@ mod cpu;
 #[cfg(any(feature = "cuda", feature = "cuda-host"))]
 mod cuda;
 mod error;
+mod order;
 mod process;
 
-pub use api::{None, Subject, none};
+pub use api::{Allocated, None, Subject, none};
 pub use choice::SubjectChoice;
 pub use cpu::{Cpu, SIGMOID_ERROR_ULP, exp};
 #[cfg(feature = "cuda")]
@@ -20,4 +21,5 @@ pub use cuda::{CudaHost, HostNumber, HostOptions, Turns};
 #[cfg(any(feature = "cuda", feature = "cuda-host"))]
 pub use cuda::{Fault, KernelOptions, Paths};
 pub use error::{Misbehaviour, SkipReason, SubjectError};
-pub use process::{GRANULES, PROTOCOL, Process, Program, SIZES, Supports, WORDS};
+pub use order::{Axis, BlackBox, BoxError, Known, Orders, Revealed, Setup, orders};
+pub use process::{GRANULES, Limits, PROTOCOL, Process, Program, Running, SIZES, Supports, WORDS};

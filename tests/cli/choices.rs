@@ -147,12 +147,14 @@ fn reveal_names_what_it_cannot_ask() {
             "subject cpu:lanes-0: no summation order `lanes-0`",
         ),
         (&["--k-padded", "19"], "--k-padded 19 is less than --k 20"),
-        (&["--weights", "nvfp4"], "weights nvfp4 do not hold 2^100"),
         (&["--tokens", "0"], "--tokens"),
     ] {
         let out = ends(&with(more), 2);
         assert!(text(&out.stderr).contains(said), "{more:?}");
     }
+    let large = ["reveal", "--k", "65536", "--rows", "65536"];
+    let out = ends(&large, 2);
+    assert!(text(&out.stderr).contains("fewer --rows"), "{large:?}");
 }
 
 #[test]

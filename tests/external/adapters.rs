@@ -7,14 +7,16 @@ use crate::{ends, python, script};
 const CASES: &str = "200";
 
 #[track_caller]
-fn holds(modules: &str, path: &str) {
+fn holds(modules: &str, path: &str, argument: &str) {
     let Some(python) = python(modules) else {
         return;
     };
-    let command = script(&python, path, "");
+    let command = script(&python, path, argument);
     let run = ["run", "-n", CASES, "--profile", "small", "--max-fail", "3"];
     let properties = "pad-identity,poison-isolated,tp-sum,hidden-pad,token-pad";
     let how = ["-p", properties, "--format", "json", "--subject", &command];
+    // torch takes its time to import.
+    let how = [&how[..], &["--start-timeout", "10m"]].concat();
     let out = crate::padproof(&[&run[..], &how].concat());
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(report["counts"]["failed"], 0, "{report:#}");
@@ -25,12 +27,54 @@ fn holds(modules: &str, path: &str) {
 
 #[test]
 fn onnxruntime_holds() {
-    holds("onnxruntime, onnx", "python/subjects/onnxruntime_moe.py");
+    holds(
+        "onnxruntime, onnx",
+        "python/subjects/onnxruntime_moe.py",
+        "",
+    );
 }
 
 #[test]
 fn mlx_holds() {
-    holds("mlx.core", "python/subjects/mlx_gather_qmm.py");
+    holds("mlx.core", "python/subjects/mlx_gather_qmm.py", "");
+}
+
+#[test]
+fn transformers_holds_eager_and_grouped() {
+    for how in ["eager", "grouped_mm"] {
+        let path = "python/subjects/transformers_experts.py";
+        holds("torch, transformers", path, how);
+    }
+}
+
+#[test]
+fn transformers_grouped_mm_wants_rows_of_16_bytes() {
+    let Some(python) = python("torch, transformers") else {
+        return;
+    };
+    let path = "python/subjects/transformers_experts.py";
+    for (how, code, wanted) in [
+        ("eager", 0, "PASS"),
+        ("grouped_mm", 4, "multiples of 4"),
+        // Asked all the same, it says so itself.
+        ("grouped_mm --any-width", 1, "multiple of 16 bytes"),
+    ] {
+        let command = script(&python, path, how);
+        let asked = [
+            "check",
+            "pad-identity",
+            "i=30,pad=i33",
+            "--subject",
+            &command,
+        ];
+        let said = ends(&[&asked[..], &["--start-timeout", "10m"]].concat(), code);
+        assert!(said.contains(wanted), "{how}: {said}");
+    }
+}
+
+#[test]
+fn vllms_cpu_kernel_holds() {
+    holds("torch, vllm._C", "python/subjects/vllm_cpu_moe.py", "");
 }
 
 #[test]

@@ -10,8 +10,11 @@
 
 mod adapters;
 mod faults;
+mod interrupts;
 mod misbehaving;
+mod orders;
 mod pages;
+mod sizes;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import struct
+import subprocess
 import sys
 import time
 
@@ -32,8 +33,32 @@ def say(body, length=None):
     replies.flush()
 
 
+def tell(path):
+    """A file that says that the moment has come, and which processes run then."""
+    pids = [os.getpid()]
+    if how.endswith("with-a-child"):
+        pids.append(subprocess.Popen(["sleep", "3600"]).pid)
+    with open(path + ".new", "w") as file:
+        file.write(" ".join(map(str, pids)))
+    os.rename(path + ".new", path)
+
+
 hello = load()
-say(blob({"kind": "hello", "protocol": hello["protocol"], "name": how, "supports": "{}"}))
+greeting = {"kind": "hello", "protocol": hello["protocol"], "name": how, "supports": "{}"}
+if how == "greet-never":
+    print("importing", file=sys.stderr, flush=True)
+    print("hm", end="", flush=True)
+    if len(sys.argv) > 2:
+        tell(sys.argv[2])
+    time.sleep(3600)
+elif how == "greet-without-a-name":
+    del greeting["name"]
+elif how == "greet-without-supports":
+    del greeting["supports"]
+elif how == "greet-with-min-above-max":
+    greeting["supports"] = json.dumps({"min": {"tokens": 5}, "max": {"tokens": 3}})
+say(blob(greeting))
+wrong_replies = 0
 while True:
     asked = load()
     plan = json.loads(asked["plan"])
@@ -45,12 +70,18 @@ while True:
         os._exit(3)
     elif how == "signal":
         os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "hang":
-        if len(sys.argv) > 2:  # a file that says that the case is here, and in which process
-            with open(sys.argv[2] + ".new", "w") as file:
-                file.write(str(os.getpid()))
-            os.rename(sys.argv[2] + ".new", sys.argv[2])
+    elif how == "hang-after-a-wrong-reply" and wrong_replies == 0:
+        wrong_replies += 1
+        say(blob(said, shape=shape, data=struct.pack("<f", 1e30) * size))
+    elif how.startswith("hang"):
+        if len(sys.argv) > 2:
+            tell(sys.argv[2])
         time.sleep(3600)
+    elif how == "exit-with-a-child":
+        tell(sys.argv[2])
+        os._exit(3)
+    elif how == "enormous-shape":
+        say(blob(said, shape=[1 << 63, 1 << 63, 4], data=bytes(4 * size)))
     elif how == "stop-reading":
         requests.close()
         time.sleep(3600)

@@ -35,7 +35,7 @@ pub(super) struct Kernels<M> {
 macro_rules! subject_by_kernels {
     ($subject:ty) => {
         impl Subject for $subject {
-            fn name(&self) -> &'static str {
+            fn name(&self) -> &str {
                 self.kernels.name()
             }
 

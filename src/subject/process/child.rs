@@ -2,32 +2,38 @@
 //!
 //! It must not know what is said. Layer 5.
 
-use super::frame;
+use super::frame::{self, Begun, Frames};
+use super::group::{self, Handle, Running};
 use super::memory::{Watch, resident};
 use super::stderr::Stderr;
 use crate::subject::error::Misbehaviour;
-use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Replies that wait to be taken; the process blocks after them.
 const WAITING: usize = 2;
 /// How long a process that closed its pipes, or whose input ended, is left to end by itself.
 const GRACE: Duration = Duration::from_secs(1);
+/// How often a wait for a reply looks whether all were ended.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// A process that can be killed from another thread.
-pub(super) type Handle = Arc<Mutex<std::process::Child>>;
+/// What comes of a stream of replies.
+type Replies = Receiver<Result<Vec<u8>, Misbehaviour>>;
 
 /// A process and its pipes.
 #[derive(Debug)]
 pub(super) struct Child {
-    process: Handle,
+    group: Handle,
+    running: Running,
     pid: u32,
     /// To the thread that writes; dropping it closes the process's input.
     requests: Option<Sender<Vec<u8>>>,
-    replies: Receiver<Result<Vec<u8>, Misbehaviour>>,
+    replies: Replies,
+    /// What came of a reply that has not come whole.
+    begun: Begun,
     /// Longest reply that is taken.
     limit: Arc<AtomicU64>,
     stderr: Stderr,
@@ -37,46 +43,24 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a program, in a process group of its own: an interrupt from the terminal is
-    /// padproof's to handle.
-    pub(super) fn spawn(words: &[String]) -> Result<Child, Misbehaviour> {
-        let (program, arguments) = words.split_first().ok_or(Misbehaviour::NoCommand)?;
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut process = command.spawn().map_err(|error| Misbehaviour::Start {
-            program: program.clone(),
-            why: error.to_string(),
-        })?;
-        let pipes = (
-            process.stdin.take(),
-            process.stdout.take(),
-            process.stderr.take(),
-        );
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(Misbehaviour::Pipe("a pipe is missing".to_owned()));
-        };
+    /// Starts a program.
+    pub(super) fn spawn(words: &[String], running: &Running) -> Result<Child, Misbehaviour> {
+        let (group, (stdin, stdout, stderr)) = running.spawn(words)?;
         let limit = Arc::new(AtomicU64::new(0));
+        let (replies, begun) = reader(stdout, Arc::clone(&limit));
+        let pid = group::lock(&group).pid();
         Ok(Child {
-            pid: process.id(),
-            process: Arc::new(Mutex::new(process)),
+            pid,
+            group,
+            running: running.clone(),
             requests: Some(writer(stdin)),
-            replies: reader(stdout, Arc::clone(&limit)),
+            replies,
+            begun,
             limit,
             stderr: Stderr::read(stderr),
             memory: Watch::default(),
             next: 0,
         })
-    }
-
-    /// For whoever ends all processes at once.
-    pub(super) fn handle(&self) -> &Handle {
-        &self.process
     }
 
     /// The number of the next request.
@@ -108,12 +92,27 @@ impl Child {
 
     /// Takes one reply.
     pub(super) fn receive(&mut self, timeout: Duration) -> Result<Vec<u8>, Misbehaviour> {
-        match self.replies.recv_timeout(timeout) {
-            Ok(Err(Misbehaviour::Closed)) | Err(RecvTimeoutError::Disconnected) => {
-                Err(self.ended())
+        let since = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(since.elapsed());
+            match self.replies.recv_timeout(left.min(LOOK)) {
+                Ok(Err(Misbehaviour::Closed)) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.ended());
+                }
+                Ok(reply) => return reply,
+                // Something it started may hold its pipes when it has been ended.
+                Err(RecvTimeoutError::Timeout) if self.running.ended() => {
+                    return Err(Misbehaviour::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) if since.elapsed() >= timeout => {
+                    return Err(Misbehaviour::Timeout {
+                        timeout,
+                        text: self.begun.text(),
+                    });
+                }
+                // What it left behind may hold its output open.
+                Err(RecvTimeoutError::Timeout) => group::settle(&self.group),
             }
-            Ok(reply) => reply,
-            Err(RecvTimeoutError::Timeout) => Err(Misbehaviour::Timeout { timeout }),
         }
     }
 
@@ -132,14 +131,18 @@ impl Child {
 
     /// Ends it at once, and answers its last words.
     pub(super) fn kill(self) -> Vec<String> {
-        let _ = lock(&self.process).kill();
-        let _ = lock(&self.process).wait();
+        group::lock(&self.group).end();
         self.stderr.last_words()
+    }
+
+    /// Closes its input, which ends it if it is well.
+    pub(super) fn close(&mut self) {
+        self.requests = None;
     }
 
     /// How it ended, once its output has.
     fn ended(&mut self) -> Misbehaviour {
-        match self.wait(GRACE) {
+        match group::wait(&self.group, GRACE) {
             Some(status) => Misbehaviour::Ended {
                 how: status.to_string(),
             },
@@ -148,36 +151,16 @@ impl Child {
             },
         }
     }
-
-    fn wait(&self, most: Duration) -> Option<ExitStatus> {
-        let since = Instant::now();
-        loop {
-            let ended = lock(&self.process).try_wait();
-            match ended {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) if since.elapsed() < most => {
-                    // The standard library has no wait with a limit of time; nobody unparks.
-                    std::thread::park_timeout(Duration::from_millis(2));
-                }
-                _ => return None,
-            }
-        }
-    }
 }
 
 impl Drop for Child {
-    /// Closes its input, which ends it if it is well; kills it if not.
+    /// Closes its input, and ends what does not end by itself.
     fn drop(&mut self) {
-        self.requests = None;
-        if self.wait(GRACE).is_none() {
-            let _ = lock(&self.process).kill();
-            let _ = lock(&self.process).wait();
+        self.close();
+        if group::wait(&self.group, GRACE).is_none() {
+            group::lock(&self.group).end();
         }
     }
-}
-
-fn lock(process: &Handle) -> std::sync::MutexGuard<'_, std::process::Child> {
-    process.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A thread that writes what it is sent, so that a process that does not read cannot stop us.
@@ -194,14 +177,13 @@ fn writer(mut stdin: ChildStdin) -> Sender<Vec<u8>> {
 }
 
 /// A thread that reads replies, so that they can be waited for with a limit of time.
-fn reader(
-    mut stdout: ChildStdout,
-    limit: Arc<AtomicU64>,
-) -> Receiver<Result<Vec<u8>, Misbehaviour>> {
+fn reader(stdout: ChildStdout, limit: Arc<AtomicU64>) -> (Replies, Begun) {
     let (sender, replies) = sync_channel(WAITING);
+    let mut frames = Frames::new(stdout);
+    let begun = frames.begun().clone();
     std::thread::spawn(move || {
         loop {
-            let read = frame::read(&mut stdout, || limit.load(Ordering::Relaxed));
+            let read = frames.read(|| limit.load(Ordering::Relaxed));
             let reply = read.and_then(|bytes| bytes.ok_or(Misbehaviour::Closed));
             let last = reply.is_err();
             if sender.send(reply).is_err() || last {
@@ -209,5 +191,5 @@ fn reader(
             }
         }
     });
-    replies
+    (replies, begun)
 }

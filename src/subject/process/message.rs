@@ -96,6 +96,34 @@ pub(super) fn request(
     )
 }
 
+/// The question which sizes are allocated for a width of one half on a rank.
+pub(super) fn sizes(number: u64, case: &str, plan: &Plan, width: u64) -> Result<Vec<u8>, String> {
+    let d = &plan.dims;
+    let element = plan.weight.element();
+    let asked = json!({
+        "rule": plan.rule,
+        "width": width,
+        "halves": d.halves,
+        "hidden": d.h,
+        "experts": d.e,
+        "tp": plan.parallel.tp,
+        "ep": plan.parallel.ep,
+        "weights": plan.weight,
+        "element": element.name(),
+        "packed": element.bits() < 8,
+        "activation": plan.activation,
+    });
+    blob(
+        Vec::new(),
+        [
+            ("kind", "sizes".to_owned()),
+            ("id", number.to_string()),
+            ("case", case.to_owned()),
+            ("asked", asked.to_string()),
+        ],
+    )
+}
+
 /// Floats of 16 and 32 bits and signed bytes as they are; everything else as its bytes, which every
 /// library reads (facts/peers.md 5).
 fn stored(dtype: Dtype, tensor: &Tensor) -> (Stored, Vec<usize>) {

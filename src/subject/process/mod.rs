@@ -2,6 +2,7 @@
 
 mod child;
 mod frame;
+mod group;
 mod memory;
 mod message;
 mod program;
@@ -10,8 +11,9 @@ mod run;
 mod stderr;
 mod supports;
 
+pub use group::Running;
 pub use message::PROTOCOL;
-pub use program::Program;
+pub use program::{Limits, Program};
 pub use run::Process;
 pub use supports::{GRANULES, SIZES, Supports, WORDS};
 

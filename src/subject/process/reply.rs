@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// Bytes of a reply's header and of a complaint that are taken.
 pub(super) const HEADER_MAX: u64 = 1 << 20;
 
+/// Characters of a name that are kept: it stands in every line of a report.
+const NAME_MAX: usize = 60;
+
 /// What a process says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hello {
@@ -82,13 +85,18 @@ pub(super) fn hello(bytes: &[u8]) -> Result<Hello, Misbehaviour> {
             ),
         ));
     }
-    let supports = match get("supports") {
-        "" => "{}",
-        text => text,
+    let said = |key: &str, what: &str| match get(key).trim() {
+        "" => Err(wrong(
+            &format!("metadata `{key}`"),
+            format!("there is none: {what}"),
+        )),
+        text => Ok(text.to_owned()),
     };
+    let name = said("name", "what reports call the subject")?;
+    let supports = said("supports", "what it can be asked, `{}` for the plain words")?;
     Ok(Hello {
-        name: crate::terms::plain(get("name")),
-        supports: Supports::parse(supports)?,
+        name: crate::terms::plain(&name).chars().take(NAME_MAX).collect(),
+        supports: Supports::parse(&supports)?,
     })
 }
 
@@ -117,11 +125,7 @@ pub(super) fn reply(
     routes_itself: bool,
 ) -> Result<Reply, Misbehaviour> {
     let (blob, metadata) = open(bytes, "reply")?;
-    let id = metadata.get("id").map_or("", String::as_str);
-    if id != number.to_string() {
-        let id = crate::terms::plain(id);
-        return Err(wrong("metadata `id`", format!("`{id}`, wanted `{number}`")));
-    }
+    identified(&metadata, number)?;
     let d = &plan.dims;
     let tensor = |name: &str| {
         let there = blob.tensor(name);
@@ -154,6 +158,32 @@ pub(super) fn reply(
         weights,
         stages: stages(&blob, plan)?,
     })
+}
+
+/// Reads the answer to question `number`: rows of w13, and columns of w2 in stored units.
+pub(super) fn sizes(bytes: &[u8], number: u64) -> Result<[u64; 2], Misbehaviour> {
+    let (_, metadata) = open(bytes, "sizes")?;
+    identified(&metadata, number)?;
+    let size = |key: &str| {
+        let text = metadata.get(key).map_or("", String::as_str);
+        text.parse().map_err(|_| {
+            let text = crate::terms::plain(text);
+            wrong(
+                &format!("metadata `{key}`"),
+                format!("`{text}`, wanted a number"),
+            )
+        })
+    };
+    Ok([size("w13_rows")?, size("w2_columns")?])
+}
+
+fn identified(metadata: &BTreeMap<String, String>, number: u64) -> Result<(), Misbehaviour> {
+    let id = metadata.get("id").map_or("", String::as_str);
+    if id != number.to_string() {
+        let id = crate::terms::plain(id);
+        return Err(wrong("metadata `id`", format!("`{id}`, wanted `{number}`")));
+    }
+    Ok(())
 }
 
 /// The stages that are shown, each of its one shape.

@@ -3,12 +3,12 @@
 use super::child::Child;
 use super::message;
 use super::program::Program;
-use super::reply::{self, Reply};
+use super::reply::{self, HEADER_MAX, Reply};
 use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
-use crate::subject::api::Subject;
+use crate::subject::api::{Allocated, Subject};
 use crate::subject::cpu::{Routing, Sizes, route};
 use crate::subject::error::{Misbehaviour, SkipReason, SubjectError};
 use crate::tensor::{Output, StageOutputs};
@@ -24,9 +24,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Its name in commands and reports.
-    pub const NAME: &'static str = "process";
-
     /// A subject that asks one process of the program.
     pub fn new(program: &Arc<Program>) -> Process {
         Process {
@@ -49,10 +46,21 @@ impl Process {
         };
         let mut replies = Vec::with_capacity(asked.len());
         let told = self.exchange(&mut child, asked, &mut replies);
+        // A complaint is a reply like any other, where no more are on their way.
+        let last = replies.len() + 1 == asked.len();
+        self.keep(child, told, last).map(|()| replies)
+    }
+
+    /// Keeps a process that is well after what it told.
+    fn keep<T>(
+        &mut self,
+        child: Child,
+        told: Result<T, Misbehaviour>,
+        last: bool,
+    ) -> Result<T, SubjectError> {
         let well = match &told {
-            Ok(()) => true,
-            // A complaint is a reply like any other, where no more are on their way.
-            Err(what) => matches!(what, Misbehaviour::Said(_)) && replies.len() + 1 == asked.len(),
+            Ok(_) => true,
+            Err(what) => matches!(what, Misbehaviour::Said(_)) && last,
         };
         let stderr = if well {
             let said = child.said();
@@ -61,10 +69,22 @@ impl Process {
         } else {
             child.kill()
         };
-        match told {
-            Ok(()) => Ok(replies),
-            Err(what) => Err(SubjectError::Misbehaved { what, stderr }),
-        }
+        told.map_err(|what| SubjectError::Misbehaved { what, stderr })
+    }
+
+    /// One question of sizes.
+    fn question(
+        &self,
+        child: &mut Child,
+        plan: &Plan,
+        width: u64,
+    ) -> Result<[u64; 2], Misbehaviour> {
+        child.unasked()?;
+        let number = child.number();
+        let question =
+            message::sizes(number, &self.case, plan, width).map_err(Misbehaviour::Pipe)?;
+        child.send(question, HEADER_MAX);
+        reply::sizes(&child.receive(self.program.timeout())?, number)
     }
 
     fn exchange(
@@ -93,8 +113,8 @@ impl Process {
 }
 
 impl Subject for Process {
-    fn name(&self) -> &'static str {
-        Process::NAME
+    fn name(&self) -> &str {
+        self.program.name()
     }
 
     fn supports(&self, plan: &Plan) -> Result<(), SkipReason> {
@@ -111,6 +131,32 @@ impl Subject for Process {
 
     fn routes_itself(&self) -> bool {
         self.program.supports().routes_itself()
+    }
+
+    fn tells_sizes(&self) -> bool {
+        self.program.supports().tells_sizes()
+    }
+
+    fn takes_sizes(&self, plan: &Plan) -> Result<(), SkipReason> {
+        self.program.supports().check_sizes(plan)
+    }
+
+    fn allocated(&mut self, plan: &Plan, width: u64) -> Result<Allocated, SubjectError> {
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => self.program.take()?,
+        };
+        let told = self.question(&mut child, plan, width);
+        let [w13_rows, w2_columns] = self.keep(child, told, true)?;
+        let units = if plan.weight.element().bits() < 8 {
+            2
+        } else {
+            1
+        };
+        Ok(Allocated {
+            w13_rows,
+            w2_elements: w2_columns.saturating_mul(units),
+        })
     }
 
     fn about(&mut self, case: &Case) {

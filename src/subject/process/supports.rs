@@ -193,6 +193,9 @@ pub struct Supports {
     /// The same.
     most: Vec<u64>,
     routes_itself: bool,
+    sizes: bool,
+    runs: bool,
+    rules: Vec<String>,
 }
 
 impl Supports {
@@ -213,23 +216,48 @@ impl Supports {
         let known: Vec<&str> = WORDS
             .iter()
             .map(|k| k.key)
-            .chain(["granule", "min", "max", "routes_itself"])
+            .chain([
+                "granule",
+                "min",
+                "max",
+                "routes_itself",
+                "sizes",
+                "runs",
+                "rules",
+            ])
             .collect();
         unknown(object, &known).map_err(wrong)?;
         let words = WORDS.iter().map(|key| words(object.get(key.key), key));
         let numbers = |name: &str, keys: &[SizeKey], plain| {
             numbers(object.get(name), name, keys, plain).map_err(wrong)
         };
+        let flag = |name: &str, plain| match object.get(name) {
+            None => Ok(plain),
+            Some(value) => value
+                .as_bool()
+                .ok_or_else(|| wrong(format!("{name}: true or false"))),
+        };
+        let (least, most) = (numbers("min", SIZES, 0)?, numbers("max", SIZES, u64::MAX)?);
+        for ((key, least), most) in SIZES.iter().zip(&least).zip(&most) {
+            if least > most {
+                let key = key.key;
+                return Err(wrong(format!(
+                    "min: {key}: {least} is above max: {key}: {most}"
+                )));
+            }
+        }
         Ok(Supports {
             words: words.collect::<Result<_, String>>().map_err(wrong)?,
             granules: numbers("granule", GRANULES, 1)?,
-            least: numbers("min", SIZES, 0)?,
-            most: numbers("max", SIZES, u64::MAX)?,
-            routes_itself: match object.get("routes_itself") {
-                None => false,
-                Some(value) => value
-                    .as_bool()
-                    .ok_or_else(|| wrong("routes_itself: true or false".to_owned()))?,
+            least,
+            most,
+            routes_itself: flag("routes_itself", false)?,
+            sizes: flag("sizes", false)?,
+            runs: flag("runs", true)?,
+            rules: match object.get("rules") {
+                None => Vec::new(),
+                Some(value) => serde_json::from_value(value.clone())
+                    .map_err(|_| wrong("rules: a list of rules' ids".to_owned()))?,
             },
         })
     }
@@ -239,17 +267,10 @@ impl Supports {
     /// # Errors
     /// The first thing that is not supported.
     pub fn check(&self, plan: &Plan) -> Result<(), SkipReason> {
-        for (key, listed) in WORDS.iter().zip(&self.words) {
-            for word in (key.of)(plan) {
-                if !listed.contains(&word) {
-                    return unsupported(format!(
-                        "{word}: the subject takes {} {}",
-                        key.key,
-                        listed.join(", ")
-                    ));
-                }
-            }
+        if !self.runs {
+            return unsupported("the subject runs no layers".to_owned());
         }
+        self.check_words(plan, |_| true)?;
         for (key, granule) in GRANULES.iter().zip(&self.granules) {
             let size = (key.of)(plan);
             if !size.is_multiple_of(*granule) {
@@ -271,6 +292,46 @@ impl Supports {
             }
         }
         Ok(())
+    }
+
+    /// Whether the sizes of a plan's format can be asked for.
+    ///
+    /// # Errors
+    /// The first word that is not supported.
+    pub fn check_sizes(&self, plan: &Plan) -> Result<(), SkipReason> {
+        if plan.rule != "spelled" && !self.rules.contains(&plan.rule) {
+            return unsupported(format!(
+                "rule {}: the subject's sizes are not its",
+                plan.rule
+            ));
+        }
+        self.check_words(plan, |key| ["weights", "activations"].contains(&key))
+    }
+
+    fn check_words(&self, plan: &Plan, asked: fn(&str) -> bool) -> Result<(), SkipReason> {
+        let keys = WORDS.iter().zip(&self.words);
+        for (key, listed) in keys.filter(|(key, _)| asked(key.key)) {
+            for word in (key.of)(plan) {
+                if !listed.contains(&word) {
+                    return unsupported(format!(
+                        "{word}: the subject takes {} {}",
+                        key.key,
+                        listed.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it runs layers at all.
+    pub fn runs(&self) -> bool {
+        self.runs
+    }
+
+    /// Whether it tells the sizes that its stack allocates.
+    pub fn tells_sizes(&self) -> bool {
+        self.sizes
     }
 
     /// Whether it routes by itself and says which experts it chose.

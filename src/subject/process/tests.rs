@@ -3,7 +3,7 @@
 use super::child::Child;
 use super::message::{self, PROTOCOL};
 use super::supports::{GRANULES, SIZES, Supports, WORDS};
-use super::{Process, Program, reply};
+use super::{Limits, Process, Program, Running, reply};
 use crate::case::Case;
 use crate::fill::fill;
 use crate::layout::{PackedInputs, pack_layer};
@@ -119,6 +119,42 @@ fn the_page_lists_what_a_request_holds() {
 }
 
 #[test]
+fn sizes_are_asked_and_read_as_the_page_says() {
+    let (plan, _) = packed("t=1,w=mxfp4,i=33,pad=i32");
+    let bytes = message::sizes(3, "t=1", &plan, 33).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let metadata = header.metadata().clone().unwrap();
+    assert_eq!((&*metadata["kind"], &*metadata["id"]), ("sizes", "3"));
+    let asked: Value = serde_json::from_str(&metadata["asked"]).unwrap();
+    let keys: Vec<&String> = asked.as_object().unwrap().keys().collect();
+    let listed: Vec<String> = table("| asked | means |")
+        .into_iter()
+        .map(|(k, _)| k)
+        .collect();
+    assert_eq!(keys, listed.iter().collect::<Vec<_>>());
+    assert_eq!(
+        (&asked["width"], &asked["packed"]),
+        (&33.into(), &true.into())
+    );
+
+    let of = |rows, columns| {
+        let words = [
+            ("kind", "sizes"),
+            ("id", "3"),
+            ("w13_rows", rows),
+            ("w2_columns", columns),
+        ];
+        reply::sizes(&said(&words, &[]), 3)
+    };
+    assert_eq!(of("128", "64"), Ok([128, 64]));
+    for wrong in ["", "-1", "1.5", "18446744073709551616"] {
+        let error = of("128", wrong).unwrap_err().to_string();
+        assert!(error.contains("w2_columns"), "{error}");
+    }
+    assert!(reply::sizes(&said(&[("kind", "reply"), ("id", "3")], &[]), 3).is_err());
+}
+
+#[test]
 fn a_good_reply_is_cut_and_any_other_is_named() {
     let (plan, _) = packed("t=1,h=2,i=4,tp=2,pad=h4.t2");
     let floats: Vec<u8> = (0..16u8).flat_map(|n| f32::from(n).to_le_bytes()).collect();
@@ -194,9 +230,48 @@ fn replies_of_any_bytes_are_errors_and_no_panics() {
 }
 
 #[test]
+fn sizes_of_64_bits_are_refused_before_memory_is_taken() {
+    let (plan, _) = packed("t=1,h=2,i=4");
+    let blob = |tensor: &str| {
+        let header = format!(
+            r#"{{"__metadata__":{{"kind":"reply","id":"1"}},"y":{{"dtype":"F32",{tensor}}}}}"#
+        );
+        [
+            &(header.len() as u64).to_le_bytes()[..],
+            header.as_bytes(),
+            &[0; 8],
+        ]
+        .concat()
+    };
+    for tensor in [
+        r#""shape":[18446744073709551615,1,2],"data_offsets":[0,8]"#,
+        r#""shape":[4294967296,4294967296,2],"data_offsets":[0,8]"#,
+        r#""shape":[1,1,2],"data_offsets":[0,18446744073709551615]"#,
+        r#""shape":[1,1,4611686018427387906],"data_offsets":[0,8]"#,
+        r#""shape":[1,1,2],"data_offsets":[8,0]"#,
+    ] {
+        let error = reply::reply(&blob(tensor), 1, &plan, false).unwrap_err();
+        assert!(
+            error.to_string().contains("no safetensors"),
+            "{tensor}: {error}"
+        );
+    }
+    let good = blob(r#""shape":[1,1,2],"data_offsets":[0,8]"#);
+    assert!(reply::reply(&good, 1, &plan, false).is_ok());
+    // A header longer than the message.
+    let long = [&u64::MAX.to_le_bytes()[..], &good[8..]].concat();
+    assert!(reply::reply(&long, 1, &plan, false).is_err());
+}
+
+#[test]
 fn what_a_subject_says_of_itself_is_read_strictly() {
     let hello = |supports: &str| {
-        let words = [("kind", "hello"), ("protocol", "1"), ("supports", supports)];
+        let words = [
+            ("kind", "hello"),
+            ("protocol", "1"),
+            ("name", "x"),
+            ("supports", supports),
+        ];
         reply::hello(&said(&words, &[])).map(|h| h.supports)
     };
     let all = hello(r#"{"weights": "*", "routes": ["-llama4", "-given"]}"#).unwrap();
@@ -222,12 +297,23 @@ fn what_a_subject_says_of_itself_is_read_strictly() {
         ),
         (r#"{"max": {"tp": -1}}"#, "a positive number"),
         (r#"{"max": 8}"#, "not an object"),
+        (
+            r#"{"min": {"tokens": 5}, "max": {"tokens": 3}}"#,
+            "min: tokens: 5 is above max: tokens: 3",
+        ),
+        ("", "`supports`: there is none"),
         ("[]", "not an object"),
         ("nothing", "supports"),
     ] {
         let error = hello(text).unwrap_err().to_string();
         assert!(error.contains(wanted), "{text}: {error}");
     }
+    let nameless = said(
+        &[("kind", "hello"), ("protocol", "1"), ("supports", "{}")],
+        &[],
+    );
+    let error = reply::hello(&nameless).unwrap_err().to_string();
+    assert!(error.contains("`name`: there is none"), "{error}");
     let other = said(&[("kind", "hello"), ("protocol", "2")], &[]);
     let error = reply::hello(&other).unwrap_err().to_string();
     assert!(error.contains("padproof speaks 1"), "{error}");
@@ -264,10 +350,33 @@ fn plans_beyond_what_is_supported_say_why() {
 mod processes {
     use super::*;
 
-    const SOON: Duration = Duration::from_millis(300);
+    const SOON: Limits = Limits {
+        reply: Duration::from_millis(300),
+        start: Duration::from_millis(300),
+    };
+
+    /// A program that greets and goes on as the shell's words say.
+    fn greets(then: &str) -> (tempfile::NamedTempFile, String) {
+        let words = [
+            ("kind", "hello"),
+            ("protocol", "1"),
+            ("name", "greeter"),
+            ("supports", "{}"),
+        ];
+        let blob = said(&words, &[]);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let frame = [&(blob.len() as u64).to_le_bytes()[..], &blob].concat();
+        std::io::Write::write_all(&mut file, &frame).unwrap();
+        let command = format!("sh -c 'cat {}; {then}'", file.path().display());
+        (file, command)
+    }
+
+    fn start(command: &str) -> Result<Program, SubjectError> {
+        Program::start(command, SOON, &Running::default())
+    }
 
     fn starts(command: &str) -> Misbehaviour {
-        match Program::start(command, SOON) {
+        match start(command) {
             Err(SubjectError::Misbehaved { what, .. }) => what,
             other => panic!("{command}: {other:?}"),
         }
@@ -281,7 +390,15 @@ mod processes {
             ("no/such/program at all", "cannot start `no/such/program`"),
             ("sh -c 'exit 3'", "exit status: 3"),
             ("sh -c 'kill -9 $$'", "signal: 9"),
-            ("sh -c 'echo Loading the model'", "begins with `Loading`"),
+            (
+                "sh -c 'echo Loading the model'",
+                "begins with `Loading the model`",
+            ),
+            // Where it prints less than a length is long, and waits.
+            (
+                "sh -c 'echo hm; sleep 60'",
+                "did not greet within 300ms (--start-timeout): standard output begins with `hm`",
+            ),
             (
                 "sh -c 'echo Hi'",
                 "3 of 8 bytes: standard output begins with `Hi`",
@@ -295,7 +412,7 @@ mod processes {
 
     #[test]
     fn last_words_are_kept() {
-        match Program::start("sh -c 'echo no module named kernel >&2; exit 1'", SOON) {
+        match start("sh -c 'echo no module named kernel >&2; exit 1'") {
             Err(SubjectError::Misbehaved { stderr, .. }) => {
                 assert_eq!(stderr, ["no module named kernel"]);
             }
@@ -305,8 +422,11 @@ mod processes {
 
     #[test]
     fn an_echo_is_found_out_by_the_first_case() {
-        // An echo of the greeting is a greeting: of a subject that supports the plain words.
-        let program = Arc::new(Program::start("cat", SOON).unwrap());
+        // An echo of the greeting has no name.
+        let error = start("cat").unwrap_err().to_string();
+        assert!(error.contains("`name`: there is none"), "{error}");
+        let (_file, command) = greets("exec cat");
+        let program = Arc::new(start(&command).unwrap());
         let (plan, inputs) = packed("t=1");
         let mut subject = Process::new(&program);
         for _ in 0..2 {
@@ -318,7 +438,7 @@ mod processes {
     #[test]
     fn a_process_that_hangs_is_ended_in_time() {
         let words = shlex::split("sh -c 'cat >/dev/null; sleep 60'").unwrap();
-        let mut child = Child::spawn(&words).unwrap();
+        let mut child = Child::spawn(&words, &Running::default()).unwrap();
         child.send(vec![0; 1 << 20], 100);
         let error = child.receive(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, Misbehaviour::Timeout { .. }), "{error}");
@@ -328,7 +448,7 @@ mod processes {
     #[test]
     fn one_that_does_not_read_cannot_stop_us() {
         let words = shlex::split("sh -c 'sleep 60'").unwrap();
-        let mut child = Child::spawn(&words).unwrap();
+        let mut child = Child::spawn(&words, &Running::default()).unwrap();
         child.send(vec![0; 32 << 20], 100);
         assert!(child.receive(Duration::from_millis(50)).is_err());
         child.kill();
@@ -336,19 +456,29 @@ mod processes {
 
     #[test]
     fn killing_a_program_ends_what_runs() {
-        let program = Arc::new(Program::start("cat", Duration::from_secs(30)).unwrap());
+        let (_file, command) = greets("exec cat");
+        let running = Running::default();
+        let program = Program::start(&command, Limits::default(), &running).unwrap();
         let mut child = program.take().unwrap();
-        program.kill();
+        running.end();
         let error = child.receive(Duration::from_secs(30)).unwrap_err();
-        assert!(error.to_string().contains("signal: 9"), "{error}");
+        let ended = matches!(error, Misbehaviour::Interrupted);
+        assert!(ended || error.to_string().contains("signal: 9"), "{error}");
+        // None is started after that.
+        let again = Program::start(&command, Limits::default(), &running).unwrap_err();
+        assert!(again.to_string().contains("interrupt"), "{again}");
     }
 
     #[test]
     fn the_arguments_choose_the_same_program_again() {
-        let program = Program::start("sh -c 'exec cat'", SOON).unwrap();
-        let arguments = program.arguments();
-        let words = shlex::split(&arguments).unwrap();
-        assert_eq!(words[..2], ["--subject", "sh -c 'exec cat'"]);
-        assert_eq!(words[2..], ["--timeout", "300ms"]);
+        let (_file, command) = greets("exec cat");
+        let program = start(&command).unwrap();
+        let words = shlex::split(&program.arguments()).unwrap();
+        assert_eq!(words[..2], ["--subject", &command]);
+        let limits = ["--timeout", "300ms", "--start-timeout", "300ms"];
+        assert_eq!(words[2..], limits);
+        let running = Running::default();
+        let program = Program::start(&command, Limits::default(), &running).unwrap();
+        assert_eq!(shlex::split(&program.arguments()).unwrap().len(), 2);
     }
 }

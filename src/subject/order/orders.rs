@@ -1,9 +1,10 @@
 //! Finds a subject's orders of summation, and whether padding keeps them.
 
-use super::black_box::{BlackBox, BoxError, Setup};
+use super::black_box::{BlackBox, BoxError};
+use super::carrier::Setup;
 use crate::case::Case;
 use crate::schedule::{Moved, RevealError, Revealed, Schedule, reveal};
-use crate::subject::Subject;
+use crate::subject::api::Subject;
 
 /// A subject's order over one axis, bare and padded.
 #[derive(Debug)]
@@ -31,16 +32,19 @@ pub struct Orders {
 pub fn orders(subject: &mut dyn Subject, setup: Setup) -> Result<Orders, RevealError<BoxError>> {
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let n = size(setup.n);
-    let mut found = |padded| {
-        let setup = Setup { padded, ..setup };
+    let mut found = |setup: Setup| {
         let mut asked = BlackBox::new(&mut *subject, setup).map_err(RevealError::Box)?;
         let found = reveal(n, &mut asked)?;
         Ok((found, asked.case().clone(), asked.runs))
     };
-    let (bare, case, mut runs) = found(setup.n)?;
+    let (bare, case, mut runs) = found(Setup {
+        padded: setup.n,
+        rows_padded: setup.rows,
+        ..setup
+    })?;
     let mut padded = None;
-    if setup.padded > setup.n {
-        let (found, _, more) = found(setup.padded)?;
+    if setup.padded > setup.n || setup.rows_padded > setup.rows {
+        let (found, _, more) = found(setup)?;
         runs += more;
         padded = Some(found);
     }
