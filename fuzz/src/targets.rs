@@ -11,6 +11,7 @@ use padproof::case::Case;
 use padproof::checkpoint::{Checkpoint, Dump, Layer, TensorFile};
 use padproof::layout::{Map, for_each, for_each_storage_pad, logical_of, map, roles};
 use padproof::model;
+use padproof::pad::Certificate;
 use padproof::plan::{Parallel, Plan, layers, plan, plan_layer};
 use padproof::property::{Trial, Verdict, find};
 use padproof::rule::Rules;
@@ -44,6 +45,7 @@ pub const ALL: &[(&str, Body)] = &[
     ("audit_bytes", Body::Bytes(audit_bytes)),
     ("audit_file", Body::Bytes(audit_file)),
     ("case_text", Body::Bytes(case_text)),
+    ("certificate", Body::Bytes(certificate)),
     ("model_config", Body::Bytes(model_config)),
     ("pack_round_trip", Body::Case(pack_round_trip)),
     ("pad_identity", Body::Case(pad_identity)),
@@ -342,6 +344,37 @@ pub fn audit_file(bytes: &[u8]) -> Outcome {
     }
 }
 
+/// A certificate's text is read, written and read to the same, sealed or not, with a plan whose shares tile
+/// the axis; or it is refused in one sentence.
+pub fn certificate(bytes: &[u8]) -> Outcome {
+    let read = match Certificate::parse(bytes, "input") {
+        Ok(read) => read,
+        Err(error) => return refused(&error),
+    };
+    let parts = [Some(&read.plan.routed), read.plan.shared.as_ref()];
+    for part in parts.into_iter().flatten() {
+        let width = &part.width;
+        let real: u64 = width.pieces.iter().map(|piece| piece.1).sum();
+        let slots = width.slot.checked_mul(width.pieces.len() as u64);
+        if real != width.from || slots != Some(width.to) {
+            return Outcome::Failed(format!("a plan of {width:?} was taken"));
+        }
+    }
+    let sealed = read.clone().sealed();
+    let text = match serde_json::to_vec(&sealed) {
+        Ok(text) => text,
+        Err(error) => {
+            return Outcome::Failed(format!("a read certificate cannot be written: {error}"));
+        }
+    };
+    match Certificate::parse(&text, "again") {
+        Ok(again) if again != sealed => Outcome::Failed("it reads to another one".to_owned()),
+        Ok(again) if !again.is_sealed() => Outcome::Failed("its seal does not hold".to_owned()),
+        Ok(_) => Outcome::Held,
+        Err(error) => Outcome::Failed(format!("written again it is refused: {error}")),
+    }
+}
+
 /// Where a clean audit and a visit of every element differ.
 fn audited(plan: &Plan, file: &Checkpoint) -> Result<Option<String>, AuditError> {
     let layer = Layer::find(file, layer_shape(plan, false)?, None)?;
@@ -351,8 +384,9 @@ fn audited(plan: &Plan, file: &Checkpoint) -> Result<Option<String>, AuditError>
     if !audit.clean() {
         return Ok(None);
     }
-    if !named.is_empty() {
-        return Ok(Some(format!("clean, and {}", named[0].name)));
+    // Padding of minus zero is clean, and told.
+    if let Some(first) = named.iter().find(|d| d.name != "minus-zero-pads") {
+        return Ok(Some(format!("clean, and {}", first.name)));
     }
     let shape = layer_shape(plan, false)?;
     let logical = layer.read(0..shape.experts)?;

@@ -2,6 +2,8 @@
 //!
 //! It reads through the map's addresses, one element at a time, and not through the slices
 //! that `pack` copies, so that a fault in copying shows.
+//!
+//! It must not name faults. Layer 7.
 
 use super::types::{Audit, Difference, Fault};
 use crate::layout::{
@@ -126,8 +128,8 @@ impl TensorAudit<'_> {
                     match rule.judge(actual) {
                         Judgement::Inert => {}
                         Judgement::MinusZero => audit.minus_zero_pads += 1,
-                        Judgement::Loud => {
-                            let (fault, wanted) = (rule.fault(), self.pad_code);
+                        loud @ (Judgement::Loud | Judgement::NaN) => {
+                            let (fault, wanted) = (rule.fault(loud), self.pad_code);
                             self.report(audit, fault, (e, r, c), None, at, wanted, actual);
                         }
                     }
@@ -312,19 +314,23 @@ fn code(source: &Tensor, bits: usize, index: usize) -> u32 {
 }
 
 /// When a padding code is inert (facts/upstream-padding.md 3.1, V-4, V-5, V-12).
-struct Inert {
+pub(super) struct Inert {
     dtype: Dtype,
     scale: bool,
 }
 
-enum Judgement {
+/// What a code does in padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
     Inert,
     MinusZero,
     Loud,
+    /// Not a number, or not finite.
+    NaN,
 }
 
 impl Inert {
-    fn of(map: &Map) -> Inert {
+    pub(super) fn of(map: &Map) -> Inert {
         let scale = match map.role {
             Role::W13Scale | Role::W2Scale | Role::W13Global | Role::W2Global => true,
             Role::W13 | Role::W2 | Role::W13Bias | Role::W2Bias => false,
@@ -336,16 +342,18 @@ impl Inert {
     }
 
     /// Scales need only be finite, as what they multiply is zero; all else decodes to zero.
-    fn judge(&self, code: u32) -> Judgement {
+    pub(super) fn judge(&self, code: u32) -> Judgement {
         let value = self.dtype.decode(code);
         if self.scale {
             return if value.is_finite() {
                 Judgement::Inert
             } else {
-                Judgement::Loud
+                Judgement::NaN
             };
         }
-        if value != 0.0 {
+        if !value.is_finite() {
+            Judgement::NaN
+        } else if value != 0.0 {
             Judgement::Loud
         } else if value.is_sign_negative() {
             Judgement::MinusZero
@@ -354,11 +362,11 @@ impl Inert {
         }
     }
 
-    fn fault(&self) -> Fault {
-        if self.scale {
-            Fault::ScalePad
-        } else {
-            Fault::Pad
+    fn fault(&self, judgement: Judgement) -> Fault {
+        match (self.scale, judgement) {
+            (true, _) => Fault::ScalePad,
+            (false, Judgement::NaN) => Fault::PadNan,
+            (false, _) => Fault::Pad,
         }
     }
 }

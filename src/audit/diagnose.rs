@@ -1,53 +1,76 @@
-//! Names the fault: which mutant would have made these bytes from that checkpoint.
+//! Names the fault: which mutant would have made these elements from that checkpoint.
+//!
+//! It must not judge bytes: that is `check`'s. Layer 7.
 
 use super::AuditError;
 use super::check::count;
+use super::dirt;
 use super::files::{expert_bytes, experts_of, read, window};
-use super::types::{Audit, Fault};
-use crate::checkpoint::{Dump, Layer, Stored};
-use crate::layout::{PackedInputs, map, pack_layer};
-use crate::mutant::{self, Mutant, Stage};
+use super::types::Audit;
+use super::values;
+use super::variants::{Held, Padding, Variants};
+use crate::checkpoint::{Dump, Layer};
+use crate::layout::map;
+use crate::mutant::{self, Mutant};
 use crate::plan::Plan;
 use crate::tensor::{Logical, Tensor};
 use std::ops::Range;
 
-/// Bytes of the experts that a diagnosis looks at, logical and of all ranks.
-const WINDOW_BYTES: u64 = 64 << 20;
+/// Bytes of the experts that a diagnosis looks at, logical and of all ranks; a few times as many are held.
+const WINDOW_BYTES: u64 = 16 << 20;
 /// Above this, one expert is not packed again and again.
 const EXPERT_BYTES_MAX: u64 = 1 << 30;
 /// Above this neither: every mutant packs every rank.
 const RANKS_MAX: usize = 1 << 10;
 
-/// Tensors of a dump with their bytes.
-type Held<'a> = Vec<(&'a Stored, Vec<u8>)>;
+/// What a name rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// A known fault makes every element of the experts looked at, and padding where padding is.
+    Elements,
+    /// Where the differing places lie, and of what kind they are.
+    Places,
+    /// What the elements decode to.
+    Values,
+    /// How often each code is there.
+    Counts,
+    /// The number of bytes.
+    Sizes,
+}
 
 /// An explanation of what an audit found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// The mutant's name.
+    /// The fault's name, most often a mutant's.
     pub name: &'static str,
     /// What it does.
     pub meaning: &'static str,
     /// Where the fault is known from.
     pub source: &'static str,
-    /// The experts whose every byte it explains; none where it was told by the kind of the
-    /// differing places alone.
+    /// What the name rests on.
+    pub by: Evidence,
+    /// The experts that were looked at, where elements or values name it.
     pub experts: Option<Range<usize>>,
+    /// The tensors that show it, where others that it would change are right; else none.
+    pub tensors: Vec<&'static str>,
 }
 
 impl Diagnosis {
-    fn of(mutant: &Mutant, experts: Option<Range<usize>>) -> Diagnosis {
+    /// The mutant of a name.
+    pub(super) fn of(mutant: &Mutant, by: Evidence) -> Diagnosis {
         Diagnosis {
             name: mutant.name,
             meaning: mutant.meaning,
             source: mutant.source,
-            experts,
+            by,
+            experts: None,
+            tensors: Vec::new(),
         }
     }
 }
 
-/// Every mutant that makes exactly the bytes of the dump; else the one whose padding is dirty
-/// where the dump's is; else nothing, and the first difference must do.
+/// Every mutant that makes the elements of the dump; else what their values, counts, sizes or places
+/// say; else nothing, and the first difference must do. Padding of minus zero is told though it is inert.
 ///
 /// # Errors
 /// When the plan describes no layout, or a file does not hold.
@@ -57,17 +80,19 @@ pub fn diagnose(
     dump: &Dump<'_>,
     audit: &Audit,
 ) -> Result<Vec<Diagnosis>, AuditError> {
-    if audit.clean() {
-        return Ok(Vec::new());
+    let mut found = Vec::new();
+    if !audit.clean() {
+        found = by_elements(plan, layer, dump, audit)?;
+        if found.is_empty() {
+            found.extend(dirt::by_size(plan, dump, audit)?);
+            found.extend(dirt::by_place(audit, false));
+        }
     }
-    let mut found = exact(plan, layer, dump, audit)?;
-    if found.is_empty() {
-        found.extend(by_kind(audit));
-    }
+    found.extend(dirt::minus_zero(audit));
     Ok(found)
 }
 
-fn exact(
+fn by_elements(
     plan: &Plan,
     layer: &Layer<'_>,
     dump: &Dump<'_>,
@@ -78,26 +103,91 @@ fn exact(
         return Ok(Vec::new());
     }
     let experts = experts(plan, audit, bytes)?;
-    let Some(actual) = stored(plan, dump, &experts)? else {
+    let Some(held) = held(plan, dump, &experts)? else {
         return Ok(Vec::new());
     };
     let part = window(plan, &experts)?;
     let mut logical = layer.read(experts.clone())?;
     logical.x = Tensor::zeroed("x", &[0, logical.w13.shape()[2]], 32);
-    let right = pack_layer(&part, &logical)?;
-    if same(&right, &actual) {
-        // These experts are as they should be: what is wrong is a tensor that is not there, or lies
-        // in other experts, and a mutant that changes neither would fit by chance.
+    let Some(right) = Variants::of(&part, &logical) else {
         return Ok(Vec::new());
-    }
-    let explains = |mutant: &&Mutant| {
-        wrong(mutant, &part, &logical, &right).is_some_and(|packed| same(&packed, &actual))
     };
-    Ok(mutant::ALL
-        .iter()
-        .filter(explains)
-        .map(|m| Diagnosis::of(m, Some(experts.clone())))
-        .collect())
+    let look = Look {
+        plan: &part,
+        logical: &logical,
+        right: &right,
+        held: &held,
+        experts,
+    };
+    for padding in [Padding::Inert, Padding::Any] {
+        let right = look.right(padding);
+        if !right.contains(&false) {
+            // These experts' elements are as they should be: what is wrong is a tensor that is not
+            // there, lies in other experts, or is dirt, and a mutant that changes none would fit by chance.
+            return Ok(match padding {
+                Padding::Inert => Vec::new(),
+                Padding::Any => look.mutants(&look.right(Padding::Inert), Padding::Inert),
+            });
+        }
+        let mut found = look.mutants(&right, padding);
+        if !found.is_empty() {
+            if padding == Padding::Any {
+                found.extend(dirt::by_place(audit, true));
+            }
+            return Ok(found);
+        }
+    }
+    Ok(values::named(&look))
+}
+
+/// Some experts of a dump beside what they were made of.
+pub(super) struct Look<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) logical: &'a Logical,
+    pub(super) right: &'a Variants,
+    pub(super) held: &'a [Held<'a>],
+    pub(super) experts: Range<usize>,
+}
+
+impl Look<'_> {
+    /// Which tensors are as the plan says.
+    pub(super) fn right(&self, padding: Padding) -> Vec<bool> {
+        let same = |held| self.right.same(held, padding);
+        self.held.iter().map(same).collect()
+    }
+
+    /// The mutants that make every tensor that is not right; those that make all tensors before
+    /// those that make some where others are right.
+    fn mutants(&self, right: &[bool], padding: Padding) -> Vec<Diagnosis> {
+        let (mut whole, mut partial) = (Vec::new(), Vec::new());
+        let open = self.held.iter().zip(right).filter(|(_, right)| !**right);
+        let open: Vec<&Held<'_>> = open.map(|(held, _)| held).collect();
+        let layer = (self.plan, self.logical);
+        for mutant in mutant::ALL {
+            let Some(wrong) = self.right.wrong(mutant, layer, &open, padding) else {
+                continue;
+            };
+            let fits = |(held, right): (&Held<'_>, &bool)| *right || wrong.same(held, padding);
+            if !self.held.iter().zip(right).all(fits) {
+                continue;
+            }
+            let mut diagnosis = Diagnosis::of(mutant, Evidence::Elements);
+            diagnosis.experts = Some(self.experts.clone());
+            let spared = |(held, right): (&Held<'_>, &bool)| *right && !wrong.same(held, padding);
+            if !self.held.iter().zip(right).any(spared) {
+                whole.push(diagnosis);
+                continue;
+            }
+            for held in &open {
+                let name = held.stored.role.name();
+                if !diagnosis.tensors.contains(&name) {
+                    diagnosis.tensors.push(name);
+                }
+            }
+            partial.push(diagnosis);
+        }
+        if whole.is_empty() { partial } else { whole }
+    }
 }
 
 /// The experts to look at: from the first, or from the first that differs where that is farther off.
@@ -116,93 +206,31 @@ fn experts(plan: &Plan, audit: &Audit, expert_bytes: u64) -> Result<Range<usize>
 }
 
 /// The dump's bytes of some experts; none where a tensor's size is not that of so many experts.
-fn stored<'a>(
+fn held<'a>(
     plan: &Plan,
     dump: &'a Dump<'_>,
     experts: &Range<usize>,
-) -> Result<Option<Held<'a>>, AuditError> {
+) -> Result<Option<Vec<Held<'a>>>, AuditError> {
     let mut all = Vec::new();
-    for tensor in &dump.tensors {
-        let held = experts_of(plan, tensor.rank)?;
+    for stored in &dump.tensors {
+        let held = experts_of(plan, stored.rank)?;
         let first = held.start..held.start + held.len().min(1);
-        let Ok(map) = map(&window(plan, &first)?, tensor.role, tensor.rank) else {
+        let Ok(one) = map(&window(plan, &first)?, stored.role, stored.rank) else {
             // The plan has no such tensor: no mutant makes one.
             return Ok(None);
         };
         let start = held.start.max(experts.start);
         let end = held.end.min(experts.end).max(start);
-        let bytes = dump.bytes(tensor, map.dtype)?;
+        let bytes = dump.bytes(stored, one.dtype)?;
         if held.is_empty() || !bytes.is_multiple_of(count(held.len())) {
             return Ok(None);
         }
         let local = start - held.start..end - held.start;
-        let Ok(bytes) = read(dump, tensor, &map, local, held.len()) else {
+        let Ok(bytes) = read(dump, stored, &one, local, held.len()) else {
             return Ok(None);
         };
-        all.push((tensor, bytes));
+        let map = map(&window(plan, experts)?, stored.role, stored.rank)?;
+        all.push(Held { stored, map, bytes });
     }
     Ok(Some(all))
-}
-
-/// What a mutant makes of a layer; none where it changes nothing, or cannot.
-fn wrong(
-    mutant: &Mutant,
-    plan: &Plan,
-    logical: &Logical,
-    right: &PackedInputs,
-) -> Option<PackedInputs> {
-    match mutant.stage {
-        Stage::Layout(change) => pack_layer(&change(plan)?, logical).ok(),
-        Stage::LayoutOfW2(change) => {
-            let mut packed = pack_layer(&change(plan)?, logical).ok()?;
-            for (rank, right) in packed.ranks.iter_mut().zip(&right.ranks) {
-                for (role, tensor) in right.iter().filter(|(role, _)| !role.is_second()) {
-                    rank.set(role, tensor.clone());
-                }
-            }
-            Some(packed)
-        }
-        Stage::Bytes(change) => {
-            let mut packed = right.clone();
-            change(plan, &mut packed).then_some(packed)
-        }
-        Stage::Plan(change) => {
-            let mut wrong = plan.clone();
-            let changed = change(&mut wrong);
-            changed.then(|| pack_layer(&wrong, logical).ok())?
-        }
-        Stage::Reload(_) | Stage::Output(_) => None,
-    }
-}
-
-/// Whether every tensor of the dump is as packed.
-fn same(packed: &PackedInputs, actual: &Held<'_>) -> bool {
-    actual.iter().all(|(stored, bytes)| {
-        let tensor = packed
-            .ranks
-            .get(stored.rank)
-            .and_then(|r| r.get(stored.role));
-        tensor.is_some_and(|t| t.bytes() == bytes)
-    })
-}
-
-/// Dirty padding holds whatever memory held: where it lies names the fault, not what it is.
-fn by_kind(audit: &Audit) -> Option<Diagnosis> {
-    let dirt = [Fault::Pad, Fault::ScalePad, Fault::StoragePad];
-    if audit.regions.iter().any(|r| !dirt.contains(&r.fault)) {
-        return None;
-    }
-    let dirty = |tensor| audit.regions.iter().any(|r| r.tensor == tensor);
-    let scales = audit.regions.iter().any(|r| r.fault != Fault::Pad);
-    let name = match (dirty("w13"), dirty("w2"), dirty("w13_bias"), scales) {
-        (true, true, false, _) => "tails-uninitialised",
-        (true, false, false, false) => "w13-tail-dirty",
-        (false, true, false, false) => "w2-tail-dirty",
-        (false, true, true, _) => "bias-and-w2-pad-dirty",
-        (false, false, true, false) => "bias-pad-dirty",
-        (false, false, false, true) => "scale-pad-nan",
-        _ => return None,
-    };
-    let mutant = mutant::ALL.iter().find(|m| m.name == name)?;
-    Some(Diagnosis::of(mutant, None))
 }

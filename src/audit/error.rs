@@ -1,4 +1,6 @@
 //! What can keep an audit of files from an answer.
+//!
+//! It must not hold logic. Layer 7.
 
 use crate::checkpoint::CheckpointError;
 use crate::layout::LayoutError;

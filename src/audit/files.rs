@@ -7,7 +7,7 @@ use crate::checkpoint::{Dump, Layer, LayerShape, Stored};
 use crate::layout::{Map, logical_of, map, pad_code, roles};
 use crate::plan::{Plan, Role};
 use crate::tensor::Tensor;
-use crate::terms::Bias;
+use crate::terms::{Bias, LayerKind};
 use std::ops::Range;
 
 /// What a checkpoint's layer must be like under a plan; `interleaved` says whether the checkpoint
@@ -25,6 +25,7 @@ pub fn layer_shape(plan: &Plan, interleaved: bool) -> Result<LayerShape, AuditEr
         interleaved,
         weight: plan.weight,
         bias: plan.bias == Bias::Both,
+        shared: plan.layer == LayerKind::Shared,
     })
 }
 
@@ -41,6 +42,19 @@ struct Job<'a> {
 /// # Errors
 /// When the plan describes no layout, or a file does not hold.
 pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Audit, AuditError> {
+    audit_files_told(plan, layer, dump, &mut |_, _| {})
+}
+
+/// [`audit_files`], telling after every part how many bytes it had, and how many there are in all.
+///
+/// # Errors
+/// As [`audit_files`].
+pub fn audit_files_told(
+    plan: &Plan,
+    layer: &Layer<'_>,
+    dump: &Dump<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Audit, AuditError> {
     let mut audit = Audit::default();
     let mut jobs = Vec::new();
     for rank in dump.ranks() {
@@ -61,6 +75,8 @@ pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Au
             }
         }
     }
+    let bytes = |job: &Job<'_>| count(job.map.bytes()).saturating_mul(count(job.experts.len()));
+    let whole = jobs.iter().map(bytes).fold(0, u64::saturating_add);
     let last = jobs.iter().map(|job| job.experts.end).max().unwrap_or(0);
     for e in 0..last {
         if !jobs.iter().any(|job| job.experts.contains(&e)) {
@@ -89,6 +105,7 @@ pub fn audit_files(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Au
                 first: (local, e),
             };
             tensor_audit.run(&mut audit);
+            progress(count(bytes.len()), whole);
         }
     }
     Ok(audit)

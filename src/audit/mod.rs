@@ -5,15 +5,18 @@
 
 mod check;
 mod diagnose;
+mod dirt;
 mod error;
 mod files;
 mod types;
+mod values;
+mod variants;
 
 #[cfg(test)]
 mod tests;
 
 pub use check::{audit, audit_bytes};
-pub use diagnose::{Diagnosis, diagnose};
+pub use diagnose::{Diagnosis, Evidence, diagnose};
 pub use error::AuditError;
-pub use files::{audit_files, layer_shape};
+pub use files::{audit_files, audit_files_told, layer_shape};
 pub use types::{Audit, Audited, Difference, Fault, Region};

@@ -1,4 +1,6 @@
 //! What an audit found.
+//!
+//! It must not read files. Layer 7.
 
 use super::Diagnosis;
 use crate::layout::Place3;
@@ -23,6 +25,8 @@ pub enum Fault {
     Element,
     /// A padding element does not decode to zero.
     Pad,
+    /// A padding element decodes to NaN or infinity.
+    PadNan,
     /// A padding scale does not decode to a finite number.
     ScalePad,
     /// A byte that only the storage layout adds is not the layout's pad.
@@ -30,6 +34,34 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Every fault.
+    pub const ALL: [Fault; 9] = [
+        Fault::Missing,
+        Fault::Extra,
+        Fault::Size,
+        Fault::Guard,
+        Fault::Element,
+        Fault::Pad,
+        Fault::PadNan,
+        Fault::ScalePad,
+        Fault::StoragePad,
+    ];
+
+    /// The word that `padproof explain` knows it by.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Fault::Missing => "missing",
+            Fault::Extra => "extra",
+            Fault::Size => "size",
+            Fault::Guard => "guard",
+            Fault::Element => "element",
+            Fault::Pad => "pad",
+            Fault::PadNan => "pad-nan",
+            Fault::ScalePad => "scale-pad",
+            Fault::StoragePad => "storage-pad",
+        }
+    }
+
     /// One phrase for reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,6 +71,7 @@ impl Fault {
             Fault::Guard => "guard changed",
             Fault::Element => "element is not in its place",
             Fault::Pad => "padding does not decode to zero",
+            Fault::PadNan => "padding is not a number",
             Fault::ScalePad => "padding scale is not finite",
             Fault::StoragePad => "storage padding is not the layout's",
         }

@@ -3,7 +3,7 @@
 use super::convert::{codes_in, widened, widened_len};
 use super::error::{CheckpointError, file_error, shown, tensor_error};
 use super::file::count;
-use super::find::layer_of;
+use super::find::{Kind, layer_of};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -22,6 +22,44 @@ fn names(role: Role) -> &'static [&'static str] {
         Role::W13Bias => &["w13_bias", "w13_weight_bias"],
         Role::W2Bias => &["w2_bias", "w2_weight_bias"],
     }
+}
+
+/// What a role's tensor of shared experts is called behind `shared_experts.` and the like.
+fn shared_role(name: &str) -> Option<Role> {
+    let below = |word: &str| Some(name.rsplit_once(word)?.1);
+    let rest = ["shared_experts.", "shared_expert.", "shared."]
+        .into_iter()
+        .find_map(below)?;
+    let ours = Role::ALL.into_iter().find(|&r| names(r).contains(&rest));
+    if ours.is_some() {
+        return ours;
+    }
+    for (word, second) in [
+        ("gate_up_proj", false),
+        ("up_proj", false),
+        ("down_proj", true),
+    ] {
+        let Some(suffix) = rest.strip_prefix(word) else {
+            continue;
+        };
+        let kinds = [
+            (Kind::Weight, Role::W13, Role::W2),
+            (Kind::Scale, Role::W13Scale, Role::W2Scale),
+            (Kind::Global, Role::W13Global, Role::W2Global),
+            (Kind::Bias, Role::W13Bias, Role::W2Bias),
+        ];
+        let found = kinds
+            .iter()
+            .find(|(kind, ..)| kind.suffixes().0.contains(&suffix));
+        return found.map(|&(_, w13, w2)| if second { w2 } else { w13 });
+    }
+    None
+}
+
+/// Whether a name lies below shared experts.
+fn is_shared(name: &str) -> bool {
+    name.split('.')
+        .any(|part| matches!(part, "shared" | "shared_expert" | "shared_experts"))
 }
 
 /// One padded tensor of one rank.
@@ -61,6 +99,35 @@ impl<'a> Dump<'a> {
         rank: Option<usize>,
         ranks: usize,
     ) -> Result<Dump<'a>, CheckpointError> {
+        let role = |name: &str| {
+            let last = name.rsplit('.').next().unwrap_or(name);
+            let mut all = Role::ALL.into_iter().filter(|_| !is_shared(name));
+            all.find(|&r| names(r).contains(&last))
+        };
+        let none = "no tensor is called w13, w13_weight, w2 or the like";
+        Dump::find_by(checkpoint, (layer, rank, ranks), role, none)
+    }
+
+    /// The same of a layer's shared experts.
+    ///
+    /// # Errors
+    /// As [`Dump::find`].
+    pub fn find_shared(
+        checkpoint: &'a Checkpoint,
+        layer: Option<u64>,
+        rank: Option<usize>,
+        ranks: usize,
+    ) -> Result<Dump<'a>, CheckpointError> {
+        let none = "no tensor is called shared_experts.gate_up_proj.weight or the like";
+        Dump::find_by(checkpoint, (layer, rank, ranks), shared_role, none)
+    }
+
+    fn find_by(
+        checkpoint: &'a Checkpoint,
+        (layer, rank, ranks): (Option<u64>, Option<usize>, usize),
+        role_of: impl Fn(&str) -> Option<Role>,
+        none: &str,
+    ) -> Result<Dump<'a>, CheckpointError> {
         let mut found: BTreeMap<(usize, Role), String> = BTreeMap::new();
         let mut unread = Vec::new();
         for name in checkpoint.names() {
@@ -71,9 +138,7 @@ impl<'a> Dump<'a> {
                 unread.push(name.to_owned());
                 continue;
             }
-            let last = name.rsplit('.').next().unwrap_or(name);
-            let role = Role::ALL.into_iter().find(|&r| names(r).contains(&last));
-            let Some(role) = role else {
+            let Some(role) = role_of(name) else {
                 unread.push(name.to_owned());
                 continue;
             };
@@ -97,8 +162,7 @@ impl<'a> Dump<'a> {
             }
         }
         if found.is_empty() {
-            let why = "no tensor is called w13, w13_weight, w2 or the like";
-            return Err(file_error(checkpoint.place(), why));
+            return Err(file_error(checkpoint.place(), none));
         }
         let stored = |((rank, role), name)| Stored { rank, role, name };
         Ok(Dump {

@@ -88,6 +88,8 @@ pub(super) struct Family {
     pub(super) layer: Option<u64>,
     /// Whether a tensor holds all experts.
     pub(super) fused: bool,
+    /// Whether there is one expert, without a number: shared ones, side by side.
+    pub(super) alone: bool,
     /// First projections: gate and up, one of both, or the only one.
     pub(super) first: &'static [&'static str],
     /// Second projection.
@@ -97,7 +99,7 @@ pub(super) struct Family {
 impl Family {
     /// A tensor's name; `expert` says whose where tensors hold one expert.
     pub(super) fn name(&self, projection: &str, suffix: &str, expert: usize) -> String {
-        match self.fused {
+        match self.fused || self.alone {
             true => format!("{}{projection}{suffix}", self.prefix),
             false => format!("{}{expert}.{projection}{suffix}", self.prefix),
         }
@@ -190,6 +192,7 @@ pub(super) fn family(
         prefix: (*prefix).to_owned(),
         layer: *number,
         fused,
+        alone: false,
         first,
         second,
     };
@@ -210,6 +213,51 @@ pub(super) fn family(
             shown(prefix),
             if gated { "gated" } else { "non-gated" },
             shown(example.unwrap_or_default()),
+        ))
+    })
+}
+
+/// The shared experts of `layer`, or of the first layer that has any.
+pub(super) fn shared_family(
+    checkpoint: &Checkpoint,
+    gated: bool,
+    layer: Option<u64>,
+) -> Result<Family, CheckpointError> {
+    let mut prefixes: BTreeMap<(bool, Option<u64>, &str), ()> = BTreeMap::new();
+    let below = |name| super::names::named(name, gated).filter(|named| named.shared);
+    for named in checkpoint.names().filter_map(below) {
+        let prefix = named.prefix;
+        prefixes.insert((is_draft(prefix), layer_of(prefix), prefix), ());
+    }
+    let no_layer = |why: String| CheckpointError::NoLayer {
+        place: checkpoint.place().to_owned(),
+        why,
+    };
+    let wanted = |at: &Option<u64>| layer.is_none() || at.is_none() || *at == layer;
+    let chosen = prefixes.keys().find(|(_, at, _)| wanted(at));
+    let Some((_, number, prefix)) = chosen else {
+        return Err(no_layer(match layer {
+            Some(layer) => format!("no shared experts in layer {layer}"),
+            None => "no tensor's name has `shared_experts.` or `shared_expert.` in it".to_owned(),
+        }));
+    };
+    let tables = if gated { GATED } else { UNGATED };
+    let families = tables.iter().map(|&(first, second)| Family {
+        prefix: (*prefix).to_owned(),
+        layer: *number,
+        fused: false,
+        alone: true,
+        first,
+        second,
+    });
+    let mut whole = families.into_iter().filter(|family| {
+        let mut projections = family.first.iter().chain([&family.second]);
+        projections.all(|p| family.suffix(checkpoint, p, Kind::Weight).is_ok())
+    });
+    whole.next().ok_or_else(|| {
+        no_layer(format!(
+            "the shared experts of `{}` are named as in no known family",
+            shown(prefix)
         ))
     })
 }

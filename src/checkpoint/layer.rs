@@ -3,7 +3,7 @@
 use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal};
 use super::error::{CheckpointError, shown, tensor_error};
 use super::file::{Entry, count};
-use super::find::{Family, Kind, family};
+use super::find::{Family, Kind, family, shared_family};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -29,6 +29,8 @@ pub struct LayerShape {
     pub weight: WeightFormat,
     /// Whether projections have biases.
     pub bias: bool,
+    /// Whether these are the shared experts, which are one, as wide as all of them.
+    pub shared: bool,
 }
 
 /// A tensor of one expert in the file, and the rows of the logical tensor it fills.
@@ -80,7 +82,10 @@ impl<'a> Layer<'a> {
         shape: LayerShape,
         number: Option<u64>,
     ) -> Result<Layer<'a>, CheckpointError> {
-        let family = family(checkpoint, shape.gated, number)?;
+        let family = match shape.shared {
+            true => shared_family(checkpoint, shape.gated, number)?,
+            false => family(checkpoint, shape.gated, number)?,
+        };
         let mut layer = Layer {
             checkpoint,
             shape,
@@ -127,11 +132,31 @@ impl<'a> Layer<'a> {
         let own = |name: &&str| {
             let rest = &name[self.prefix().len()..];
             let of_expert = rest.split_once('.').map_or("", |(_, rest)| rest);
-            read.contains(if self.family.fused { rest } else { of_expert })
+            let whole = self.family.fused || self.family.alone;
+            read.contains(if whole { rest } else { of_expert })
         };
         let below = |n: &&str| !self.family.prefix.is_empty() && n.starts_with(self.prefix());
         let names = self.checkpoint.names().filter(below);
         names.filter(|n| !own(n)).collect()
+    }
+
+    /// Looks at the type and shape of every tensor, of all experts, without reading data.
+    ///
+    /// # Errors
+    /// When one is missing or of another type or shape.
+    pub fn check(&self) -> Result<(), CheckpointError> {
+        for part in &self.parts {
+            for piece in &part.pieces {
+                for e in 0..if self.family.fused {
+                    1
+                } else {
+                    self.shape.experts
+                } {
+                    self.entry(part, piece, e)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The logical tensors of some experts; input and router are empty.

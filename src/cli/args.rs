@@ -56,7 +56,7 @@ pub(super) enum Command {
     Reveal(super::reveal::RevealArgs),
     /// Lists what there is
     List(ListArgs),
-    /// Explains the code of a finding; alone, lists the codes
+    /// Explains the code of a finding, a word of audit or verify, or a fault's name; alone, lists them
     Explain(ExplainArgs),
     /// Shows a case's plan, a rule, or a model's facts
     Show(ShowArgs),
@@ -176,9 +176,14 @@ pub(super) struct AuditArgs {
     /// The layer; the one that AFTER names, else the first with experts, if left out
     #[arg(long, value_name = "L")]
     pub(super) layer: Option<u64>,
+    /// The layer's shared experts in place of its routed ones
+    #[arg(long)]
+    pub(super) shared: bool,
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub(super) format: AuditFormat,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }
 
 /// Formats of an audit.

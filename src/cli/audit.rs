@@ -3,17 +3,20 @@
 //! It must not judge bytes. Layer 11.
 
 use super::args::{AuditArgs, AuditFormat};
+use super::bytes::Bytes;
 use super::environment::{Environment, rule_switches};
 use super::error::CliError;
 use super::select;
-use crate::audit::{Audited, audit_files, diagnose, layer_shape};
+use crate::audit::{Audited, audit_files_told, diagnose, layer_shape};
 use crate::case::{Case, Scheme};
 use crate::checkpoint::{Checkpoint, Dump, Layer};
 use crate::model::Model;
+use crate::pad::Step;
 use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
 use crate::rule::{Rules, Unread};
 use crate::run::{ExitCode, on_arch};
+use crate::terms::LayerKind;
 use std::io::Write;
 
 /// Names of tensors that a note lists.
@@ -36,7 +39,8 @@ pub(super) fn audit(
     }
     let parallel = Parallel {
         tp: args.tp.or(tp).unwrap_or(1),
-        ep: args.ep,
+        // Shared experts are on every rank, whoever holds the others.
+        ep: if args.shared { 1 } else { args.ep },
     };
     let model = model(args, environment)?;
     let plan = plan(args, &model, parallel)?;
@@ -58,9 +62,25 @@ pub(super) fn audit(
         (None, None) => layers.first().copied(),
     };
     let before = Checkpoint::open(&args.before)?;
-    let layer = Layer::find(&before, layer_shape(&plan, model.interleaved)?, wanted)?;
-    let dump = Dump::find(&after, wanted, rank, plan.ranks.len())?;
-    let found = audit_files(&plan, &layer, &dump)?;
+    let interleaved = model.interleaved && !args.shared;
+    let layer = Layer::find(&before, layer_shape(&plan, interleaved)?, wanted)?;
+    let find = match args.shared {
+        true => Dump::find_shared,
+        false => Dump::find,
+    };
+    let dump = find(&after, wanted, rank, plan.ranks.len())?;
+    let mut bytes = Bytes::new(args.progress.how);
+    let mut begun = false;
+    let mut told = |read, total| {
+        if !std::mem::replace(&mut begun, true) {
+            bytes.step(Step::Begin { total, done: 0 });
+            bytes.step(Step::Doing(layer.prefix()));
+        }
+        bytes.step(Step::Read(read));
+    };
+    let found = audit_files_told(&plan, &layer, &dump, &mut told);
+    bytes.end();
+    let found = found?;
     let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
     let mut notes: Vec<String> = unread(&plan).into_iter().collect();
     for (place, names) in [
@@ -109,9 +129,19 @@ fn model(args: &AuditArgs, environment: &Environment) -> Result<Model, CliError>
     select::model(&given, environment)
 }
 
-/// The plan of the routed experts; one that does not run has no bytes to audit.
+/// The plan of the routed experts, or of the shared ones; one that does not run has no bytes to audit.
 fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, CliError> {
-    let routed = layers(model, 1).swap_remove(0);
+    let kind = match args.shared {
+        true => LayerKind::Shared,
+        false => LayerKind::Routed,
+    };
+    let mut parts = layers(model, 1).into_iter();
+    let routed = parts.find(|part| part.kind == kind).ok_or_else(|| {
+        let name = &model.name;
+        CliError::Usage(format!(
+            "the config of {name} says nothing of shared experts"
+        ))
+    })?;
     let loaded = super::select::rules(args.rules.as_deref())?;
     let rules: &Rules = &loaded;
     let spelled;
@@ -143,6 +173,12 @@ fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, Cli
             formats.join(", "),
             model.name,
             routed.weight
+        )));
+    }
+    if args.layout.is_none() && !rule.layers.contains(&kind) {
+        return Err(CliError::Usage(format!(
+            "rule {} says nothing of shared experts: --layout says how they lie",
+            rule.id
         )));
     }
     let plan = plan_layer(&routed, parallel, rule, &rule_switches(rules))?;

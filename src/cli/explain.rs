@@ -1,10 +1,11 @@
-//! `padproof explain`: what a finding's code means.
+//! `padproof explain`: what a finding's code, a word of an audit or the name of a fault means.
 //!
 //! It must not decide what a plan finds. Layer 11.
 
 use super::args::ExplainArgs;
 use super::error::CliError;
-use crate::report::{CODES, CodePage, page_human};
+use crate::mutant::{self, Mutant, Stage};
+use crate::report::{CODES, CodePage, fault_section, fault_words, page_human};
 use crate::run::ExitCode;
 use crate::terms::did_you_mean;
 use std::io::Write;
@@ -16,15 +17,63 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
             let (code, verdict, title) = (page.code, page.verdict(), page.title());
             writeln!(out, "{code}  {verdict:width$}  {title}")?;
         }
+        let words: Vec<&str> = fault_words().collect();
+        writeln!(out, "words of audit and verify: {}", words.join(", "))?;
+        writeln!(
+            out,
+            "faults that an audit names: those of padproof list mutants"
+        )?;
         return Ok(ExitCode::Passed);
     };
-    page_human(CodePage::find(word).ok_or_else(|| unknown(word))?, out)?;
+    let lower = word.to_ascii_lowercase();
+    if let Some(page) = CodePage::find(word) {
+        page_human(page, out)?;
+    } else if let Some(section) = fault_section(&lower) {
+        writeln!(out, "{lower}\n\n{}", section.trim_end().replace('`', ""))?;
+    } else if let Some(mutant) = mutant::ALL.iter().find(|m| m.name == lower) {
+        fault(mutant, out)?;
+    } else {
+        return Err(unknown(word));
+    }
     Ok(ExitCode::Passed)
+}
+
+/// What is known of a fault that an audit names.
+fn fault(mutant: &Mutant, out: &mut dyn Write) -> Result<(), CliError> {
+    writeln!(out, "{}: {}\n", mutant.name, mutant.meaning)?;
+    let told = match mutant.stage {
+        Stage::Plan(_) => {
+            "the loader's sizes or shares are wrong: an audit names it by the elements that such a plan would store"
+        }
+        Stage::Layout(_) | Stage::LayoutOf(..) => {
+            "the loader stores another layout than the kernel reads: an audit names it by the elements in that layout"
+        }
+        Stage::Bytes(_) => {
+            "the loader changes or loses codes after packing: an audit names it by making the same change"
+        }
+        Stage::Reload(_) => {
+            "only a second load shows it: an audit of its files names what it leaves"
+        }
+        Stage::Output(_) => "no file shows it: only running the layer does",
+    };
+    writeln!(out, "{told}")?;
+    writeln!(out, "known from {}", mutant.source)?;
+    writeln!(
+        out,
+        "properties that catch it: {}",
+        mutant.caught_by.join(", ")
+    )?;
+    Ok(())
 }
 
 fn unknown(word: &str) -> CliError {
     let codes: Vec<&str> = CODES.iter().map(|page| page.code).collect();
-    let hint = did_you_mean(&word.to_ascii_uppercase(), &codes);
+    let names = mutant::ALL.iter().map(|mutant| mutant.name);
+    let words: Vec<&str> = fault_words().chain(names).collect();
+    let hint = match did_you_mean(&word.to_ascii_uppercase(), &codes) {
+        none if none.is_empty() => did_you_mean(&word.to_ascii_lowercase(), &words),
+        hint => hint,
+    };
     CliError::Usage(format!(
         "no finding has the code `{word}`{hint}; one of: {}",
         codes.join(", ")

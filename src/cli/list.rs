@@ -159,7 +159,10 @@ fn format(format: WeightFormat) -> [String; 2] {
 fn suites() -> Result<Vec<[String; 2]>, CliError> {
     let row = |(name, _): &(&str, &str)| {
         let suite = builtin(name)?;
-        let count = format!("{} cases, {} plans", suite.cases.len(), suite.plans.len());
+        let mut count = format!("{} cases, {} plans", suite.cases.len(), suite.plans.len());
+        if !suite.files.is_empty() {
+            count += &format!(", {} audits of files", suite.files.len());
+        }
         let about = suite.about.unwrap_or_default();
         Ok([suite.name, format!("{count}: {about}")])
     };
@@ -197,5 +200,9 @@ fn cases(name: &str) -> Result<Vec<[String; 2]>, CliError> {
         );
         [entry.name.clone(), text]
     });
-    Ok(cases.chain(plans).collect())
+    let files = suite
+        .files
+        .iter()
+        .map(|entry| [entry.name.clone(), format!("file {}", entry.case)]);
+    Ok(cases.chain(plans).chain(files).collect())
 }

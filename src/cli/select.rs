@@ -136,6 +136,7 @@ impl<'r> Selected<'r> {
         let short = |full: &String| full.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
         let names: Vec<String> = (suite.cases.iter().map(|e| &e.name))
             .chain(suite.plans.iter().map(|e| &e.name))
+            .chain(suite.files.iter().map(|e| &e.name))
             .map(short)
             .collect();
         let word = word.trim_end_matches('/');
@@ -145,7 +146,8 @@ impl<'r> Selected<'r> {
         };
         suite.cases.retain(|entry| inside(&entry.name));
         suite.plans.retain(|entry| inside(&entry.name));
-        if suite.cases.is_empty() && suite.plans.is_empty() {
+        suite.files.retain(|entry| inside(&entry.name));
+        if suite.cases.is_empty() && suite.plans.is_empty() && suite.files.is_empty() {
             let hint = did_you_mean(word, &names);
             let list = if suite.shipped {
                 format!("; see `padproof list cases {}`", suite.name)

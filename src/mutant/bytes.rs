@@ -1,12 +1,11 @@
 //! Wrong loaders: bytes changed after a right packing.
 
-use crate::layout::{PackedInputs, Pads, RankInputs, map, set_pads};
+use crate::layout::{PackedInputs, Pads, map, set_pads};
 use crate::num::Dtype;
 use crate::plan::{Plan, Role};
-use crate::terms::{Activation, Order};
 
 /// A loud finite code: 1.5 or so in every format, never zero.
-fn loud(dtype: Dtype) -> u32 {
+pub(super) fn loud(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::F32 => 1.5f32.to_bits(),
         Dtype::F16 => 0x3e00,
@@ -29,7 +28,7 @@ fn dtype_of(plan: &Plan, role: Role) -> Dtype {
 }
 
 /// Writes `code` into the logical pads of `roles` on every rank; whether a byte changed.
-fn dirty(
+pub(super) fn dirty(
     plan: &Plan,
     packed: &mut PackedInputs,
     roles: &[Role],
@@ -92,6 +91,29 @@ pub(super) fn scale_pad_nan(plan: &Plan, packed: &mut PackedInputs) -> bool {
         && dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |d| {
             d.nan_code()
         })
+}
+
+/// Padding weights hold a NaN, where the element type has one.
+pub(super) fn pads_nan(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    dirty(plan, packed, &[Role::W13, Role::W2], |d| d.nan_code())
+}
+
+/// M16, aiter's `shuffle_scale`: what only the storage layout adds is as memory happened to be.
+pub(super) fn storage_pads_dirty(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let mut changed = false;
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        for role in Role::ALL {
+            let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else {
+                continue;
+            };
+            if map.grid.storage.pad_code().is_some() {
+                let before = tensor.clone();
+                set_pads(&map, tensor, Pads::Storage, loud(map.dtype));
+                changed |= *tensor != before;
+            }
+        }
+    }
+    changed
 }
 
 /// M42: pads of 0x80 become NaN when E4M3 bytes are rewritten for FNUZ hardware.
@@ -178,33 +200,6 @@ pub(super) fn scales_not_cut(plan: &Plan, packed: &mut PackedInputs) -> bool {
     changed
 }
 
-/// M21: zero up rows alone in the padding, garbage gate rows, swigluoai's up + 1, and w2's tail dirty.
-pub(super) fn only_up_rows_zero(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    if plan.activation != Activation::SwigluOai || plan.order != Order::GateUp {
-        return false;
-    }
-    let Ok(width) = usize::try_from(plan.width_padded) else {
-        return false;
-    };
-    let clean: Vec<RankInputs> = packed.ranks.clone();
-    let changed = dirty(plan, packed, &[Role::W13, Role::W13Scale], |d| {
-        Some(loud(d))
-    });
-    // Restore the up half.
-    for (rank, clean) in packed.ranks.iter_mut().zip(&clean) {
-        let (Some(t), Some(c)) = (rank.get_mut(Role::W13), clean.get(Role::W13)) else {
-            continue;
-        };
-        let row_bytes = t.row_bytes();
-        let rows = t.shape()[1];
-        for e in 0..t.shape()[0] {
-            let up = (e * rows + width) * row_bytes..(e + 1) * rows * row_bytes;
-            t.bytes_mut()[up.clone()].copy_from_slice(&c.bytes()[up]);
-        }
-    }
-    changed && dirty(plan, packed, &[Role::W2, Role::W2Scale], |d| Some(loud(d)))
-}
-
 /// M22: stale workspace in the hidden tail of the input, and w13's hidden tail dirty as well.
 pub(super) fn input_tail_stale(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let (h, padded) = (plan.dims.h as usize, plan.hidden_padded as usize);
@@ -217,16 +212,18 @@ pub(super) fn input_tail_stale(plan: &Plan, packed: &mut PackedInputs) -> bool {
     true
 }
 
-/// A global scale of one projection used for both (gate's for up).
-pub(super) fn gate_global_for_up(_: &Plan, packed: &mut PackedInputs) -> bool {
-    each(packed, Role::W13Global, |_, t| {
-        let halves = t.shape()[1];
-        if halves == 2 {
+/// A scale of one projection used for both (gate's for up): of the second level, or of whole tensors.
+pub(super) fn gate_global_for_up(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let each_half = |_: usize, t: &mut crate::tensor::Tensor| {
+        if t.bits() == 32 && t.shape()[1..] == [2, 1] {
             for pair in t.f32s_mut().chunks_exact_mut(2) {
                 pair[1] = pair[0];
             }
         }
-    })
+    };
+    let whole = plan.dims.halves == 2 && plan.w13_scale.is_some_and(|s| s.row_block == 0);
+    let scale = whole && each(packed, Role::W13Scale, each_half);
+    each(packed, Role::W13Global, each_half) || scale
 }
 
 /// One expert's global scale used for all (facts/upstream-padding.md 3.1 V-10).
@@ -235,85 +232,6 @@ pub(super) fn first_experts_global(_: &Plan, packed: &mut PackedInputs) -> bool 
         let values = t.f32s_mut();
         if let Some(&first) = values.first() {
             values.fill(first);
-        }
-    })
-}
-
-/// M10: scale rows padded where weight rows are not: later experts read from a shifted offset.
-pub(super) fn scale_rows_shifted(_: &Plan, packed: &mut PackedInputs) -> bool {
-    each(packed, Role::W2Scale, |_, t| {
-        let (experts, row) = (t.shape()[0], t.row_bytes());
-        let per = t.shape()[1] * row;
-        if experts > 1 && t.shape()[1] > 1 {
-            t.bytes_mut()[per..].rotate_right(row);
-        }
-    })
-}
-
-/// facts/reports.md B66: the scale tile index is the rank instead of the element's block: scale
-/// columns moved by one.
-pub(super) fn scale_columns_shifted(_: &Plan, packed: &mut PackedInputs) -> bool {
-    each(packed, Role::W2Scale, |n, t| {
-        let row = t.row_bytes();
-        let element = t.bits() / 8;
-        if n > 0 && t.shape()[2] > 1 {
-            for r in t.bytes_mut().chunks_exact_mut(row) {
-                r.rotate_left(element);
-            }
-        }
-    })
-}
-
-/// M28: the rows of the second half beyond the unpadded half length miss their rescale.
-pub(super) fn second_half_not_rescaled(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let (width, padded) = (plan.width as usize, plan.width_padded as usize);
-    let applies = plan.dims.halves == 2 && width != padded && plan.weight.element() == Dtype::E4m3;
-    applies
-        && each(packed, Role::W13, |_, t| {
-            let (rows, row) = (t.shape()[1], t.row_bytes());
-            let from = (2 * width).max(padded).min(rows);
-            for e in 0..t.shape()[0] {
-                for b in &mut t.bytes_mut()[(e * rows + from) * row..(e + 1) * rows * row] {
-                    // One binade up, as after a missing division of the scale by 2.
-                    if (0x08..0x70).contains(&(*b & 0x7f)) {
-                        *b += 0x08;
-                    }
-                }
-            }
-        })
-}
-
-/// The last real column of w2 is lost.
-pub(super) fn last_column_lost(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let bits = plan.weight.element().bits();
-    let lens: Vec<usize> = plan.ranks.iter().map(|r| r.len as usize).collect();
-    bits >= 8
-        && each(packed, Role::W2, |n, t| {
-            let (row, b) = (t.row_bytes(), t.bits() / 8);
-            if lens[n] > 0 {
-                for r in t.bytes_mut().chunks_exact_mut(row) {
-                    r[(lens[n] - 1) * b..lens[n] * b].fill(0);
-                }
-            }
-        })
-}
-
-/// F6 of facts/peers.md: the last, short scale group is lost.
-pub(super) fn last_scale_group_lost(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let Some(s) = plan
-        .w2_scale
-        .filter(|s| s.col_block > 0 && s.cols_stored == s.cols_padded)
-    else {
-        return false;
-    };
-    let lens: Vec<u64> = plan.ranks.iter().map(|r| r.len).collect();
-    each(packed, Role::W2Scale, |n, t| {
-        let groups = lens[n].div_ceil(s.col_block) as usize;
-        let (row, b) = (t.row_bytes(), t.bits() / 8);
-        if groups > 0 && t.shape()[2] >= groups {
-            for r in t.bytes_mut().chunks_exact_mut(row) {
-                r[(groups - 1) * b..groups * b].fill(0);
-            }
         }
     })
 }
@@ -333,30 +251,4 @@ pub(super) fn last_rank_missing(plan: &Plan, packed: &mut PackedInputs) -> bool 
         }
     }
     changed
-}
-
-/// M8: w2 shifted along its hidden axis by the padding.
-pub(super) fn w2_padded_on_hidden(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let pad = (plan.width_padded - plan.width.min(plan.width_padded)) as usize;
-    let rows = plan.hidden_padded as usize;
-    pad > 0
-        && each(packed, Role::W2, |_, t| {
-            let row = t.row_bytes();
-            t.bytes_mut().rotate_right(pad.min(rows - 1).max(1) * row);
-        })
-}
-
-/// M3: halves swapped at the unpadded length.
-pub(super) fn swapped_at_the_wrong_length(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let (width, padded) = (plan.width as usize, plan.width_padded as usize);
-    let applies = plan.dims.halves == 2 && width != padded && plan.order == Order::UpGate;
-    applies
-        && each(packed, Role::W13, |_, t| {
-            let (rows, row) = (t.shape()[1], t.row_bytes());
-            for e in 0..t.shape()[0] {
-                let expert = &mut t.bytes_mut()[e * rows * row..(e + 1) * rows * row];
-                expert.rotate_left(padded * row);
-                expert.rotate_right(width * row);
-            }
-        })
 }

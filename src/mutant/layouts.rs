@@ -46,6 +46,38 @@ pub(super) fn interleave_mixed_up(plan: &Plan) -> Option<Plan> {
     })
 }
 
+/// M5, facts/reports.md B43: halves where the kernel reads rows in turn; which half is first is what
+/// [`interleave_mixed_up`] leaves open.
+pub(super) fn halves_for_interleaved(plan: &Plan) -> Option<Plan> {
+    let order = match plan.order {
+        Order::Int8 | Order::Int16 => Order::GateUp,
+        Order::Int1 | Order::Int1Up | Order::Int64 => Order::UpGate,
+        Order::GateUp | Order::UpGate => return None,
+    };
+    in_order(plan, order)
+}
+
+/// M5: rows in groups of a size that [`interleave_mixed_up`] does not try.
+pub(super) fn interleaved_in_other_groups(plan: &Plan) -> Option<Plan> {
+    let order = match plan.order {
+        Order::GateUp | Order::UpGate | Order::Int1 | Order::Int1Up => Order::Int8,
+        Order::Int8 | Order::Int64 => Order::Int16,
+        Order::Int16 => Order::Int64,
+    };
+    in_order(plan, order)
+}
+
+/// The plan with rows in another order, where its sizes allow that.
+fn in_order(plan: &Plan, order: Order) -> Option<Plan> {
+    let group = order.interleave().max(1);
+    let fits = plan.width_padded > group && plan.width_padded.is_multiple_of(group);
+    let row_blocks = plan.w13_scale.is_some_and(|s| s.row_block > 1);
+    (gated(plan) && fits && !row_blocks).then(|| Plan {
+        order,
+        ..plan.clone()
+    })
+}
+
 /// M35: the other nibble first.
 pub(super) fn nibbles_swapped(plan: &Plan) -> Option<Plan> {
     let nibble = match plan.nibble {
@@ -98,4 +130,24 @@ pub(super) fn prepad_as_floor(plan: &Plan) -> Option<Plan> {
         (rank.start, rank.len) = (rank.rank % shards * width, width);
     }
     Some(wrong)
+}
+
+/// facts/reports.md B57, B77: equal shares of elements where the plan gives ranks whole scale blocks.
+pub(super) fn shares_inside_blocks(plan: &Plan) -> Option<Plan> {
+    let shards = plan.parallel.tp / plan.parallel.ep;
+    let block = plan.w2_scale.map_or(0, |s| s.col_block_source);
+    let width = plan.dims.i / shards;
+    let equal = plan.dims.i.is_multiple_of(shards) && width <= plan.width_padded;
+    if block < 2 || !equal || width.is_multiple_of(block) {
+        return None;
+    }
+    let mut wrong = plan.clone();
+    for rank in &mut wrong.ranks {
+        (rank.start, rank.len) = (rank.rank % shards * width, width);
+    }
+    let same = wrong.ranks.iter().zip(&plan.ranks);
+    let same = same
+        .into_iter()
+        .all(|(w, r)| (w.start, w.len) == (r.start, r.len));
+    (!same).then_some(wrong)
 }

@@ -1,7 +1,8 @@
 //! Every mutant, with the properties that claim to catch it.
 
-use super::types::Stage::{Bytes, Layout, LayoutOfW2, Output, Plan, Reload};
-use super::{Mutant, bytes, layouts, outputs, plans, reload, storages};
+use super::types::Stage::{Bytes, Layout, LayoutOf, Output, Plan, Reload};
+use super::{Mutant, bytes, grids, layouts, outputs, plans, reload, storages};
+use crate::plan::Role;
 
 const IDENTITY: &str = "pad-identity";
 const INERT: &str = "pad-is-inert";
@@ -20,6 +21,11 @@ const MINIMAL: &str = "plan-minimal";
 const UNITS: &str = "plan-units";
 const AGREES: &str = "rule-agrees";
 const DEVICE: &str = "device-pad-identity";
+
+/// What a loader of w2 alone does not touch.
+const SECOND: &[Role] = &[Role::W2, Role::W2Scale, Role::W2Global, Role::W2Bias];
+/// What is cut by elements where scales of w2 are cut by blocks.
+const BY_ELEMENTS: &[Role] = &[Role::W13, Role::W13Scale, Role::W13Bias, Role::W2];
 
 macro_rules! mutants {
     ($($name:literal, $stage:expr, [$($by:expr),+], $source:literal, $meaning:literal;)+) => {
@@ -46,6 +52,8 @@ pub const ALL: &[Mutant] = mutants! {
     "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1", "one pad after both halves";
     "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
     "interleave-mixed-up", Layout(layouts::interleave_mixed_up), [IDENTITY, INERT], "M5", "rows interleaved in groups of another size";
+    "halves-for-interleaved", Layout(layouts::halves_for_interleaved), [IDENTITY, INERT], "M5, facts/reports.md B43", "halves for a kernel that reads interleaved rows, or halves in the other order";
+    "interleaved-in-other-groups", Layout(layouts::interleaved_in_other_groups), [IDENTITY, INERT], "M5, flashinfer 4874", "rows interleaved in groups of yet another size";
     "nibbles-swapped", Layout(layouts::nibbles_swapped), [IDENTITY, INERT, ROUND_TRIP], "M35", "the other nibble first";
     "scales-not-swizzled", Layout(storages::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
     "scales-in-other-tiles", Layout(storages::scales_in_other_tiles), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "scales in the tiles of a sister kernel";
@@ -56,11 +64,14 @@ pub const ALL: &[Mutant] = mutants! {
     "rows-shuffled-in-sixteens", Layout(storages::rows_shuffled_in_sixteens), [IDENTITY, INERT, ROUND_TRIP], "facts/upstream-padding.md 1.4 F5", "rows shuffled for an epilogue tile of another size";
     "ranks-all-first", Layout(layouts::ranks_all_first), [IDENTITY, INERT, TP_SUM, ROUND_TRIP], "facts/reports.md B64", "every rank loads the channels of rank 0";
     "rank-offset", Layout(layouts::rank_offset), [IDENTITY, INERT, TP_SUM], "M12", "a rank's channels begin one block early";
-    "prepad-as-floor", LayoutOfW2(layouts::prepad_as_floor), [COMMUTE], "M43", "w13 pre-padded and cut, w2 cut and then padded";
+    "shares-inside-blocks", LayoutOf(layouts::shares_inside_blocks, BY_ELEMENTS), [IDENTITY, INERT, TP_SUM], "M12, facts/reports.md B57 and B77", "equal shares that begin inside scale blocks: weights cut by elements, scales by blocks";
+    "prepad-as-floor", LayoutOf(layouts::prepad_as_floor, SECOND), [COMMUTE], "M43", "w13 pre-padded and cut, w2 cut and then padded";
     "w13-tail-dirty", Bytes(bytes::w13_tail_dirty), [INERT], "facts/reports.md 0", "finite garbage in w13's tail alone";
     "w2-tail-dirty", Bytes(bytes::w2_tail_dirty), [INERT, POISON], "facts/reports.md 0", "finite garbage in w2's tail alone";
     "tails-uninitialised", Bytes(bytes::tails_uninitialised), [IDENTITY, INERT], "M16", "both tails as memory happened to be";
     "scale-pad-nan", Bytes(bytes::scale_pad_nan), [IDENTITY, INERT], "M15", "padding scales hold a NaN code";
+    "pads-nan", Bytes(bytes::pads_nan), [IDENTITY, INERT], "M16", "padding weights hold a NaN";
+    "storage-pads-dirty", Bytes(bytes::storage_pads_dirty), [INERT], "M16", "what only the storage layout adds is as memory happened to be";
     "fnuz-pad-nan", Bytes(bytes::fnuz_pad_nan), [IDENTITY, INERT], "M42", "pads of 0x80 become NaN on FNUZ hardware";
     "int4-pad-is-minus-eight", Bytes(bytes::int4_pad_is_minus_eight), [IDENTITY, INERT], "M17", "INT4 padding of nibble 0 under scales that are not zero";
     "e8m0-zero-taken-for-zero", Bytes(bytes::e8m0_zero_taken_for_zero), [INERT], "M44", "E8M0 byte 0 taken for zero while the weights are not";
@@ -69,18 +80,20 @@ pub const ALL: &[Mutant] = mutants! {
     "bias-and-w2-pad-dirty", Bytes(bytes::bias_and_w2_pad_dirty), [INERT], "M19", "a bias pad and w2 columns that are not zero";
     "w2-bias-on-every-rank", Bytes(bytes::w2_bias_on_every_rank), [IDENTITY, TP_SUM], "M20", "w2's bias is added once per rank";
     "scales-not-cut", Bytes(bytes::scales_not_cut), [IDENTITY, INERT, SCALES], "facts/reports.md B64", "weights are cut over the ranks, their scales are not";
-    "only-up-rows-zero", Bytes(bytes::only_up_rows_zero), [INERT], "M21", "zero up rows do not silence swigluoai, whose up gets + 1";
+    "only-up-rows-zero", Bytes(grids::only_up_rows_zero), [INERT], "M21", "zero up rows do not silence swigluoai, whose up gets + 1";
     "input-tail-stale", Bytes(bytes::input_tail_stale), [INERT], "M22", "stale workspace in the hidden tail of the input";
-    "gate-global-for-up", Bytes(bytes::gate_global_for_up), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "gate's global scale used for up";
+    "gate-global-for-up", Bytes(bytes::gate_global_for_up), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "gate's scale used for up";
     "first-experts-global", Bytes(bytes::first_experts_global), [IDENTITY, INERT], "V-10", "one expert's global scale used for all";
-    "scale-rows-shifted", Bytes(bytes::scale_rows_shifted), [INERT, SCALES], "M10", "later experts read their scales from a shifted offset";
-    "scale-columns-shifted", Bytes(bytes::scale_columns_shifted), [INERT, SCALES], "facts/reports.md B66", "the scale tile taken for the rank instead of the element's block";
-    "second-half-not-rescaled", Bytes(bytes::second_half_not_rescaled), [IDENTITY, INERT], "M28", "requantised with the unpadded half length";
-    "last-column-lost", Bytes(bytes::last_column_lost), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md F4", "the last real column of w2 is lost";
-    "last-scale-group-lost", Bytes(bytes::last_scale_group_lost), [IDENTITY, INERT, SCALES], "facts/peers.md F6", "the last scale group is lost";
+    "scale-rows-shifted", Bytes(grids::scale_rows_shifted), [INERT, SCALES], "M10", "later experts read their scales from a shifted offset";
+    "scale-columns-shifted", Bytes(grids::scale_columns_shifted), [INERT, SCALES], "facts/reports.md B66", "the scale tile taken for the rank instead of the element's block";
+    "second-half-not-rescaled", Bytes(grids::second_half_not_rescaled), [IDENTITY, INERT], "M28", "requantised with the unpadded half length";
+    "last-column-lost", Bytes(grids::last_column_lost), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md F4", "the last real column of w2 is lost";
+    "last-scale-group-lost", Bytes(grids::last_scale_group_lost), [IDENTITY, INERT, SCALES], "facts/peers.md F6", "the last scale group is lost";
     "last-rank-missing", Bytes(bytes::last_rank_missing), [TP_SUM, INERT], "facts/reports.md B60", "the last rank loads nothing";
-    "w2-padded-on-hidden", Bytes(bytes::w2_padded_on_hidden), [IDENTITY, INERT], "M8", "w2 padded along its hidden axis";
-    "swapped-at-the-wrong-length", Bytes(bytes::swapped_at_the_wrong_length), [IDENTITY, INERT], "M3", "halves swapped at the unpadded length";
+    "w2-padded-on-hidden", Bytes(grids::w2_padded_on_hidden), [IDENTITY, INERT], "M8", "w2 padded along its hidden axis";
+    "fused-cut-whole", Bytes(grids::fused_cut_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45", "the fused rows of gate and up cut as one axis: the first ranks hold gate alone";
+    "rows-at-the-real-width", Bytes(grids::rows_at_the_real_width), [IDENTITY, INERT], "M26", "rows of w2 stored at their real width, padding after the last";
+    "swapped-at-the-wrong-length", Bytes(grids::swapped_at_the_wrong_length), [IDENTITY, INERT], "M3", "halves swapped at the unpadded length";
     "tails-kept-on-reload", Reload(reload::tails_kept), [RELOAD], "M16, facts/reports.md B71", "a reload does not clear the tails again";
     "halves-not-swapped-on-reload", Reload(reload::halves_not_swapped), [RELOAD], "facts/reports.md B68", "a reload writes gate where up belongs";
     "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";

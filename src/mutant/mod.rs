@@ -3,6 +3,7 @@
 //! It must not be used outside audit's diagnosis, properties and tests. Layer 6.
 
 mod bytes;
+mod grids;
 mod layouts;
 mod list;
 mod outputs;
@@ -12,4 +13,4 @@ mod storages;
 mod types;
 
 pub use list::ALL;
-pub use types::{Mutant, Stage};
+pub use types::{Mutant, Stage, repack};

@@ -1,7 +1,7 @@
 //! What a mutant is.
 
-use crate::layout::{LayoutError, PackedInputs};
-use crate::plan::Plan;
+use crate::layout::{LayoutError, PackedInputs, logical_of, map, pack, pad_code};
+use crate::plan::{Plan, Role};
 use crate::tensor::{Logical, Output};
 
 /// Where a mutant goes wrong. Each function answers whether it changed anything: a mutant that
@@ -12,8 +12,8 @@ pub enum Stage {
     Plan(fn(&mut Plan) -> bool),
     /// The layout: bytes are packed as this plan says, and read as the true one says.
     Layout(fn(&Plan) -> Option<Plan>),
-    /// The same for w2 and its scales alone, while w13 is packed rightly.
-    LayoutOfW2(fn(&Plan) -> Option<Plan>),
+    /// The same for some tensors alone, while the others are packed rightly.
+    LayoutOf(fn(&Plan) -> Option<Plan>, &'static [Role]),
     /// The loader: bytes after a right packing.
     Bytes(fn(&Plan, &mut PackedInputs) -> bool),
     /// The second load into the same buffers.
@@ -35,4 +35,18 @@ pub struct Mutant {
     pub stage: Stage,
     /// The properties that claim to catch it.
     pub caught_by: &'static [&'static str],
+}
+
+/// Packs the tensors of `roles` anew as another plan says; those that it cannot say stay.
+pub fn repack(plan: &Plan, roles: &[Role], logical: &Logical, packed: &mut PackedInputs) {
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        for &role in roles {
+            let (Ok(map), Some(source)) = (map(plan, role, n), logical_of(logical, role)) else {
+                continue;
+            };
+            if rank.get(role).is_some() && source.bytes().len() == map.logical_bytes() {
+                rank.set(role, pack(&map, role.name(), source, pad_code(plan, role)));
+            }
+        }
+    }
 }

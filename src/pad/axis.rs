@@ -1,6 +1,6 @@
 //! One axis of a stored tensor: which unit of the input each unit of the output is.
 //!
-//! It knows nothing of formats: a unit is whatever the axis counts.
+//! It knows nothing of formats: a unit is whatever the axis counts. Layer 8.
 
 /// Units that follow each other in input and output, or padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What must hold before a run begins, and what each tensor and text will become.
 //!
-//! It must not write.
+//! It must not write. Layer 8.
 
 use super::certificate::{CERTIFICATE, Certificate};
 use super::change::{Change, Shaped};

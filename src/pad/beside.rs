@@ -1,6 +1,6 @@
 //! Which change a tensor needs that is no expert's weight, scale or bias.
 //!
-//! It must not read data.
+//! It must not read data. Layer 8.
 
 use super::change::{Change, Padding, Shaped};
 use super::error::{PadError, tensor};

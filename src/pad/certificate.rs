@@ -1,6 +1,6 @@
 //! The record of a padding: what was asked, what became of each tensor, and what was checked.
 //!
-//! It must not be trusted: `verify` holds the files against it, and it against the files.
+//! It must not be trusted: `verify` holds the files against it, and it against the files. Layer 8.
 
 use super::error::PadError;
 use super::recipe::{Recipe, Request};

@@ -1,6 +1,6 @@
 //! What happens to one tensor.
 //!
-//! It must not read data.
+//! It must not read data. Layer 8.
 
 use super::axis::Axis;
 use safetensors::Dtype;

@@ -1,6 +1,6 @@
 //! The config and the index of a padded checkpoint: the same text but for the sizes.
 //!
-//! It must not decide sizes.
+//! It must not decide sizes. Layer 8.
 
 use super::certificate::CERTIFICATE;
 use super::error::PadError;

@@ -1,4 +1,6 @@
 //! Why a checkpoint cannot be padded, or a padded one not be checked.
+//!
+//! It must not hold logic. Layer 8.
 
 use crate::checkpoint::CheckpointError;
 use crate::model::ModelError;
@@ -47,6 +49,16 @@ pub enum PadError {
     /// Something stands where the output goes.
     #[error("{0} is there already; nothing was written")]
     Exists(String),
+    /// The output would not fit.
+    #[error("{out} needs {needs} bytes more, and {free} are free there; nothing was written")]
+    NoSpace {
+        /// The output.
+        out: String,
+        /// Bytes that are to be written.
+        needs: u64,
+        /// Bytes that the file system has.
+        free: u64,
+    },
     /// Another run writes the same output.
     #[error("{0} is being written by another run")]
     Busy(String),

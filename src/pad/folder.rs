@@ -2,7 +2,7 @@
 //!
 //! It must not know tensors. Nothing that looks finished stands at the output's place before all is:
 //! files are made in `OUT.padproof-partial/checkpoint`, each beside its name and then renamed, and
-//! the folder is renamed last.
+//! the folder is renamed last. Layer 8.
 
 use super::certificate::{FileNote, TensorNote};
 use super::error::{PadError, io_at};

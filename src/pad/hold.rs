@@ -1,6 +1,7 @@
 //! Holds a padded checkpoint against the one it was made of: bytes under a plan, outputs under a bound.
 //!
 //! It goes by the plan's own cuts and maps, not by this module's axes, so that a fault in these shows.
+//! Layer 8.
 
 use super::certificate::{AuditNote, DifferentialNote};
 use super::error::PadError;
@@ -43,6 +44,42 @@ struct Plans {
 }
 
 impl<'a> Hold<'a> {
+    /// Refuses, before anything is written, what the checks at the end could not look at: shares that no
+    /// plan cuts, and experts of one layer in several element types.
+    pub(super) fn before(&self, tensors: &'a Tensors) -> Result<(), PadError> {
+        for (number, prefix, format) in self.layers(tensors) {
+            let width = &self.recipe.routed.width;
+            let plans = self.plans(format, 0)?.ok_or_else(|| {
+                PadError::Refused(format!(
+                    "no plan cuts {} channels into {} shares of {} as this rule does, so that the result could not be audited; nothing was written",
+                    width.from, self.recipe.tp, width.slot
+                ))
+            })?;
+            let before = Layer::find(
+                self.before,
+                self.shape(width.from, plans.format.0),
+                Some(number),
+            )?;
+            if before.prefix() == prefix {
+                before.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn shape(&self, width: u64, weight: WeightFormat) -> LayerShape {
+        LayerShape {
+            experts: index(self.recipe.experts).unwrap_or(usize::MAX),
+            hidden: index(self.recipe.routed.hidden).unwrap_or(usize::MAX),
+            intermediate: index(width).unwrap_or(usize::MAX),
+            gated: self.recipe.gated,
+            interleaved: self.recipe.interleaved,
+            weight,
+            bias: self.model.bias == Bias::Both,
+            shared: false,
+        }
+    }
+
     /// Looks at some experts of every layer; none where no plan cuts as the recipe does.
     pub(super) fn audit(&self, tensors: &'a Tensors) -> Result<Option<AuditNote>, PadError> {
         let experts = self.sample();
@@ -132,18 +169,17 @@ impl<'a> Hold<'a> {
         number: u64,
         prefix: &str,
     ) -> Result<Option<(Layer<'_>, Layer<'_>)>, PadError> {
-        let shape = |width: u64, weight| LayerShape {
-            experts: index(self.recipe.experts).unwrap_or(usize::MAX),
-            hidden: index(self.recipe.routed.hidden).unwrap_or(usize::MAX),
-            intermediate: index(width).unwrap_or(usize::MAX),
-            gated: self.recipe.gated,
-            interleaved: self.recipe.interleaved,
-            weight,
-            bias: self.model.bias == Bias::Both,
-        };
         let width = &self.recipe.routed.width;
-        let before = Layer::find(self.before, shape(width.from, plans.format.0), Some(number))?;
-        let after = Layer::find(self.after, shape(width.to, plans.format.1), Some(number))?;
+        let before = Layer::find(
+            self.before,
+            self.shape(width.from, plans.format.0),
+            Some(number),
+        )?;
+        let after = Layer::find(
+            self.after,
+            self.shape(width.to, plans.format.1),
+            Some(number),
+        )?;
         let ours = before.prefix() == prefix && after.prefix() == prefix;
         Ok(ours.then_some((before, after)))
     }
@@ -208,7 +244,14 @@ impl<'a> Hold<'a> {
             ..case.clone()
         };
         let after = plan_under(&whole, &spelled_rule(&scheme(1, Split::Floor), finer)?)?;
-        let splits = [Split::Prepad, Split::Floor, Split::Stride, Split::CeilBlock];
+        let splits = [
+            Split::Prepad,
+            Split::Floor,
+            Split::Stride,
+            Split::CeilBlock,
+            Split::Ceil,
+            Split::RankChunk,
+        ];
         for split in splits {
             let spec = scheme(width.slot, split);
             let before = plan_under(&case, &spelled_rule(&spec, finer)?)?;

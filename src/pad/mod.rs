@@ -13,6 +13,7 @@ mod folder;
 mod hold;
 mod recipe;
 mod sizes;
+mod space;
 mod stream;
 mod treat;
 mod verify;

@@ -1,6 +1,6 @@
 //! From a model and a rule to what every tensor of its experts becomes.
 //!
-//! It must not look at tensors.
+//! It must not look at tensors. Layer 8.
 
 use super::error::PadError;
 use super::sizes::{Blocks, Part, WIDTH_MAX, Width};
@@ -270,6 +270,9 @@ fn blocks_of(plan: &Plan, width: &Width, weight: WeightFormat) -> Result<Option<
             format!("blocks of {finer} are below {REFINE_MIN}, the least that kernels take")
         }
         (true, false) => format!("rule {} does not repeat scales on a finer grid", plan.rule),
+        (false, _) if weight == WeightFormat::Int4 || weight == WeightFormat::Int4G32 => format!(
+            "groups of {block} are not made finer, as the config gives one size for every INT4 weight of the model"
+        ),
         (false, _) => format!("groups of {block} are fixed by the format {weight}"),
     };
     Err(PadError::Refused(format!(

@@ -1,6 +1,6 @@
 //! How an intermediate axis grows, in elements, and what follows for packed units and scale blocks.
 //!
-//! It must not know tensors.
+//! It must not know tensors. Layer 8.
 
 use super::axis::Axis;
 use crate::terms::WeightFormat;

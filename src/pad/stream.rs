@@ -1,6 +1,6 @@
 //! A tensor's bytes through its padding and back, a few MiB at a time.
 //!
-//! It must not know files: bytes come from and go to closures.
+//! It must not know files: bytes come from and go to closures. Layer 8.
 
 use super::change::Padding;
 use super::error::PadError;
@@ -158,8 +158,14 @@ pub(super) fn unpad(
                         narrow(padding, line, at + count(n * to), &mut out, &mut dirt);
                     }
                     let again = repeats.saturating_sub(row).min(rows) * from;
-                    for line in out[..again].chunks_exact(from) {
-                        (line != last).then(|| dirt.found(at, true));
+                    for (n, line) in out[..again].chunks_exact(from).enumerate() {
+                        let row = at + count(n * to);
+                        let units = line.chunks_exact(unit).zip(last.chunks_exact(unit));
+                        for (col, (is, was)) in units.enumerate() {
+                            if is != was {
+                                dirt.found(row + count(padded(padding, col) * unit), true);
+                            }
+                        }
                     }
                     if again < out.len() {
                         sink(&out[again..])?;
@@ -172,6 +178,22 @@ pub(super) fn unpad(
         }
     }
     Ok(dirt)
+}
+
+/// The column in the padded row of unit `col` of the row without its padding and repeats.
+fn padded(padding: &Padding, col: usize) -> usize {
+    let (mut at, mut next) = (0_usize, 0_usize);
+    for run in &padding.cols.runs {
+        if let Some(source) = run.source {
+            let again = next.saturating_sub(source).min(run.len);
+            if col < source + run.len && col >= source + again {
+                return at + col - source;
+            }
+            next = source + run.len;
+        }
+        at += run.len;
+    }
+    at
 }
 
 fn pads(padding: &Padding, bytes: &[u8], at: u64, dirt: &mut Dirt) {
@@ -197,11 +219,10 @@ fn narrow(padding: &Padding, line: &[u8], at: u64, out: &mut Vec<u8>, dirt: &mut
         if let Some(source) = run.source {
             let again = next.saturating_sub(source).min(run.len) * unit;
             let last = out.len().saturating_sub(unit);
-            if bytes[..again]
-                .chunks_exact(unit)
-                .any(|code| *code != out[last..])
-            {
-                dirt.found(place, true);
+            for (n, code) in bytes[..again].chunks_exact(unit).enumerate() {
+                if *code != out[last..] {
+                    dirt.found(place + count(n * unit), true);
+                }
             }
             out.extend_from_slice(&bytes[again..]);
             next = source + run.len;
@@ -248,6 +269,53 @@ mod tests {
 
     fn bytes_of(bytes: &[u8]) -> impl FnMut(Range<u64>) -> Result<Vec<u8>, PadError> + '_ {
         |r| Ok(bytes[r.start as usize..r.end as usize].to_vec())
+    }
+
+    #[test]
+    fn every_dirty_unit_is_counted_with_the_place_of_the_first() {
+        // Rows 0, 0, 1 of columns 0, 0, pad, 1: units of two bytes.
+        let (mut rows, mut cols) = (Axis::empty(), Axis::empty());
+        for source in [Some(0), Some(0), Some(1)] {
+            rows.push(source, 1);
+        }
+        for source in [Some(0), Some(0), None, Some(1)] {
+            cols.push(source, 1);
+        }
+        let fill = vec![0x80, 0x3f];
+        let padding = Padding {
+            lead: 1,
+            rows,
+            cols,
+            fill,
+            shape: Vec::new(),
+        };
+        let before = [1, 1, 2, 2, 3, 3, 4, 4];
+        let mut after = Vec::new();
+        let mut sink = |b: &[u8]| {
+            after.extend_from_slice(b);
+            Ok(())
+        };
+        pad(&padding, &mut bytes_of(&before), &mut sink).expect("it fits");
+        assert_eq!(after.len(), 24);
+        let dirt = |places: &[usize]| {
+            let mut dirty = after.clone();
+            for &at in places {
+                dirty[at] ^= 1;
+            }
+            let mut nowhere = |_: &[u8]| Ok(());
+            unpad(&padding, &mut bytes_of(&dirty), &mut nowhere).expect("it reads")
+        };
+        let found = |pads, repeats, first| Dirt {
+            pads,
+            repeats,
+            first: Some(first),
+        };
+        assert_eq!(dirt(&[4, 5]), found(1, 0, 4));
+        assert_eq!(dirt(&[4, 12, 20]), found(3, 0, 4));
+        // The repeated column of row 0; both units of its repeat, whose own column repeats one of them.
+        assert_eq!(dirt(&[2]), found(0, 1, 2));
+        assert_eq!(dirt(&[8, 10, 14]), found(0, 2, 8));
+        assert_eq!(dirt(&[14]), found(0, 1, 14));
     }
 
     proptest! {

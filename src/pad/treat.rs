@@ -1,7 +1,7 @@
 //! Which change each tensor of a checkpoint needs, by its name, type and shape.
 //!
 //! It must not read data. What it does not know below experts it refuses, so that nothing stays
-//! of the old width.
+//! of the old width. Layer 8.
 
 use super::axis::Axis;
 use super::change::{Change, Padding, Shaped};

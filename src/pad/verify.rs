@@ -1,19 +1,18 @@
 //! Checks a padded checkpoint from its files alone.
 //!
 //! It must not need the input, nor believe the certificate: what that says of the tensors is held
-//! against their bytes, and what it says of sizes against the config and the index.
+//! against their bytes, and what it says of sizes against the config and the index. Layer 8.
 
-use super::before::{INDEX_MAX, shapes, text};
+use super::before::{INDEX_MAX, read_config, shapes, text};
 use super::certificate::{CERTIFICATE, Certificate, TensorNote};
 use super::change::{Change, Shaped};
-use super::config::{self, CONFIG, Config};
+use super::config::{self, CONFIG};
 use super::error::PadError;
 use super::folder::list;
 use super::stream;
 use super::treat::{Tensors, Treat};
 use super::write::{Progress, Step, hash, hashed};
 use crate::checkpoint::{Checkpoint, INDEX, TensorFile};
-use crate::model::FILE_LIMIT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -163,13 +162,8 @@ fn said(
     checkpoint: &Checkpoint,
     verified: &mut Verified,
 ) -> Result<(), PadError> {
-    let path = folder.join(CONFIG);
-    let beside = folder.join("hf_quant_config.json");
-    let beside = match beside.exists() {
-        true => Some(text(&beside, FILE_LIMIT)?),
-        false => None,
-    };
-    match Config::read(CONFIG.to_owned(), text(&path, FILE_LIMIT)?, beside) {
+    match read_config(folder) {
+        Err(error @ PadError::Io { .. }) => return Err(error),
         Err(error) => verified.fault(CONFIG, "config", error.to_string()),
         Ok(config) => {
             if let Some(why) = config.agrees(&verified.certificate.plan) {

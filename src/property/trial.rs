@@ -6,7 +6,7 @@ use crate::case::Case;
 use crate::compare::{Comparison, Difference};
 use crate::fill::{FillError, fill_in};
 use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
-use crate::mutant::{Mutant, Stage};
+use crate::mutant::{Mutant, Stage, repack};
 use crate::plan::{Fit, Plan, plan_with, unpadded, unpadded_in};
 use crate::reference::Reference;
 use crate::rule::Rules;
@@ -170,20 +170,15 @@ impl<'a> Trial<'a> {
 
     /// Packs as the plan says, or as the planted mutant does.
     pub(super) fn pack(&mut self, plan: &Plan, logical: &Logical) -> Result<PackedInputs, Verdict> {
-        let (wrong, w2_alone) = match self.mutant.map(|m| m.stage) {
-            Some(Stage::Layout(wrong)) => (wrong(plan), false),
-            Some(Stage::LayoutOfW2(wrong)) => (wrong(plan), true),
-            _ => (None, false),
+        let (wrong, alone) = match self.mutant.map(|m| m.stage) {
+            Some(Stage::Layout(wrong)) => (wrong(plan), None),
+            Some(Stage::LayoutOf(wrong, roles)) => (None, wrong(plan).map(|w| (w, roles))),
+            _ => (None, None),
         };
-        self.planted |= wrong.is_some();
+        self.planted |= wrong.is_some() || alone.is_some();
         let mut packed = self.pack_true(wrong.as_ref().unwrap_or(plan), logical)?;
-        if wrong.is_some() && w2_alone {
-            let right = self.pack_true(plan, logical)?;
-            for (rank, right) in packed.ranks.iter_mut().zip(&right.ranks) {
-                for (role, tensor) in right.iter().filter(|(role, _)| !role.is_second()) {
-                    rank.set(role, tensor.clone());
-                }
-            }
+        if let Some((wrong, roles)) = alone {
+            repack(&wrong, roles, logical, &mut packed);
         }
         if let Some(Mutant {
             stage: Stage::Bytes(change),

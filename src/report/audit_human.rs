@@ -4,7 +4,7 @@
 
 use super::style::kind_word;
 use super::words::{plural, thousands};
-use crate::audit::Audited;
+use crate::audit::{Audited, Diagnosis, Evidence};
 use crate::run::Kind;
 use crate::terms::plain;
 use std::io::{self, Write};
@@ -55,7 +55,9 @@ pub fn audit_human(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
         write!(out, " ({} minus zero)", thousands(audit.minus_zero_pads))?;
     }
     if audit.clean() {
-        return writeln!(out, "; every element is in its place, every pad inert");
+        writeln!(out, "; every element is in its place, every pad inert")?;
+        let mut told = audited.diagnoses.iter();
+        return told.try_for_each(|found| named("note", found, out));
     }
     let places = plural(audit.differing, "place");
     let verb = if audit.differing == 1 {
@@ -78,31 +80,46 @@ fn fault(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = audited.diagnoses.first() else {
         return writeln!(
             out,
-            "{:WORD$}not named: no known fault makes these bytes; the places above are where they begin",
+            "{:WORD$}not named: no known fault makes these elements; the places above are where they begin",
             "fault"
         );
     };
-    writeln!(out, "{:WORD$}{}: {}", "fault", first.name, first.meaning)?;
-    match &first.experts {
-        Some(experts) if experts.len() == 1 => {
-            writeln!(out, "  it explains every byte of expert {}", experts.start)?;
-        }
-        Some(experts) => writeln!(
+    named("fault", first, out)?;
+    let (same, besides): (Vec<_>, Vec<_>) = audited.diagnoses[1..]
+        .iter()
+        .partition(|other| other.by == first.by);
+    for other in same {
+        writeln!(
             out,
-            "  it explains every byte of experts {} to {}",
-            experts.start,
-            experts.end - 1
-        )?,
-        None => writeln!(
-            out,
-            "  told by where the dirt lies; no known fault leaves these values"
-        )?,
+            "  the same elements: {}: {}",
+            other.name, other.meaning
+        )?;
     }
-    writeln!(out, "  known from {}", first.source)?;
-    for other in &audited.diagnoses[1..] {
-        writeln!(out, "  the same bytes: {}: {}", other.name, other.meaning)?;
+    for other in besides {
+        named("besides", other, out)?;
     }
-    Ok(())
+    writeln!(out, "what a name means: padproof explain {}", first.name)
+}
+
+/// A name, what it rests on, and where it is known from.
+fn named(word: &str, found: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{word:WORD$}{}: {}", found.name, found.meaning)?;
+    let experts = match &found.experts {
+        Some(experts) if experts.len() == 1 => format!("of expert {}", experts.start),
+        Some(experts) => format!("of experts {} to {}", experts.start, experts.end - 1),
+        None => String::new(),
+    };
+    match found.by {
+        Evidence::Elements => writeln!(out, "  it explains every element {experts}")?,
+        Evidence::Values => writeln!(out, "  told by the values {experts}")?,
+        Evidence::Counts => writeln!(out, "  told by how often each code is there, {experts}")?,
+        Evidence::Sizes => writeln!(out, "  told by the number of bytes")?,
+        Evidence::Places => writeln!(out, "  told by where the padding differs, and how")?,
+    }
+    if !found.tensors.is_empty() {
+        writeln!(out, "  in {} alone", found.tensors.join(" and "))?;
+    }
+    writeln!(out, "  known from {}", found.source)
 }
 
 fn ranks(ranks: &[usize]) -> String {

@@ -3,7 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::parts::SCHEMA;
-use crate::audit::{Audited, Diagnosis, Difference, Fault};
+use crate::audit::{Audited, Diagnosis, Difference, Evidence, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -66,7 +66,15 @@ fn diagnosis(d: &Diagnosis) -> Value {
         "name": d.name,
         "meaning": d.meaning,
         "source": d.source,
-        "exact": d.experts.is_some(),
+        "exact": d.by == Evidence::Elements,
+        "by": match d.by {
+            Evidence::Elements => "elements",
+            Evidence::Places => "places",
+            Evidence::Values => "values",
+            Evidence::Counts => "counts",
+            Evidence::Sizes => "sizes",
+        },
+        "tensors": d.tensors,
         "experts": d.experts.as_ref().map(|e| [e.start, e.end]),
     })
 }

@@ -54,6 +54,20 @@ impl CodePage {
     }
 }
 
+/// The words of `audit` and `verify`, a section each.
+const FAULTS: &str = include_str!("../../docs/faults.md");
+
+/// The words that have a section.
+pub fn fault_words() -> impl Iterator<Item = &'static str> {
+    FAULTS.lines().filter_map(|line| line.strip_prefix("## "))
+}
+
+/// The section of a word, without its heading.
+pub fn fault_section(word: &str) -> Option<&'static str> {
+    let mut sections = FAULTS.split("\n## ").skip(1);
+    sections.find_map(|text| text.strip_prefix(word)?.strip_prefix("\n\n"))
+}
+
 /// Writes a page as text: headings painted, Markdown's marks left out, examples indented.
 ///
 /// # Errors
@@ -96,6 +110,20 @@ mod tests {
             assert_eq!(long, None, "{}: a line is too long", page.code);
         }
         assert!(CODES.is_sorted_by_key(|page| page.code));
+    }
+
+    #[test]
+    fn every_word_of_an_audit_has_a_section() {
+        for word in fault_words() {
+            assert!(
+                fault_section(word).is_some_and(|text| text.len() > 40),
+                "{word}"
+            );
+        }
+        for fault in crate::audit::Fault::ALL {
+            assert!(fault_section(fault.word()).is_some(), "{}", fault.word());
+        }
+        assert_eq!(fault_section("elem"), None);
     }
 
     #[test]

@@ -98,11 +98,7 @@ fn checks(certificate: &Certificate, to: &mut dyn Write) -> io::Result<()> {
             plural(audit.layers, "layer"),
             plural(audit.checked_bytes, "byte"),
         )?,
-        None => writeln!(
-            to,
-            "{:WORD$}none: no plan cuts the axis in this way",
-            "audit"
-        )?,
+        None => writeln!(to, "{:WORD$}none: no layer was looked at", "audit")?,
     }
     for note in &certificate.differential {
         let prefix = plain(note.prefix.trim_end_matches('.'));

@@ -5,6 +5,7 @@
 use super::check::{Worker, arguments_of, subject_of};
 use super::event::{Ended, Environment, Event, Finished, Reporter};
 use super::expect::{PLAN_ENTRY, hold};
+use super::files::{FILE_ENTRY, hold_file};
 use super::{Counts, Coverage, Filter, Group, Job, Kind, Origin};
 use crate::case::Case;
 use crate::r#gen::{Domain, draw, suit};
@@ -345,7 +346,7 @@ impl Run<'_, '_, '_> {
 fn label(job: &Job, canonical: bool) -> String {
     match job {
         Job::Case { case, .. } => spelled(case, canonical),
-        Job::Plan { origin, .. } => origin.name.clone(),
+        Job::Plan { origin, .. } | Job::File { origin, .. } => origin.name.clone(),
     }
 }
 
@@ -362,15 +363,11 @@ fn run(worker: &mut Worker<'_>, settings: &Settings<'_>, job: &Job) -> (Vec<Fini
     let subject = &settings.subject;
     match job {
         Job::Plan { entry, origin } => {
-            let started = Instant::now();
-            let verdict = hold(entry, settings.rules);
-            let names = (PLAN_ENTRY, "-".into());
-            let done = Finished {
-                arguments: settings.arguments.clone(),
-                ..finished(&origin.name, Some(origin), names, verdict, started)
-            };
-            (vec![done], Coverage::default())
+            alone(settings, origin, PLAN_ENTRY, || hold(entry, settings.rules))
         }
+        Job::File { entry, origin } => alone(settings, origin, FILE_ENTRY, || {
+            hold_file(entry, settings.rules)
+        }),
         Job::Case {
             case,
             properties,
@@ -395,6 +392,23 @@ fn run(worker: &mut Worker<'_>, settings: &Settings<'_>, job: &Job) -> (Vec<Fini
             (all, Coverage::of(case, settings.rules))
         }
     }
+}
+
+/// An entry that is no case.
+fn alone(
+    settings: &Settings<'_>,
+    origin: &Origin,
+    property: &'static str,
+    hold: impl FnOnce() -> Verdict,
+) -> (Vec<Finished>, Coverage) {
+    let started = Instant::now();
+    let verdict = hold();
+    let names = (property, "-".into());
+    let done = Finished {
+        arguments: settings.arguments.clone(),
+        ..finished(&origin.name, Some(origin), names, verdict, started)
+    };
+    (vec![done], Coverage::default())
 }
 
 fn finished(

@@ -14,17 +14,21 @@ use std::collections::BTreeMap;
 /// The name under which plan entries are reported, as a property is.
 pub const PLAN_ENTRY: &str = "plan-entry";
 
-/// Plans the entry's model under its rules, those of `rules` unless it brings its own, and compares every plan with what is expected. What
+/// Plans the entry's model under its rules, those of `rules` unless it brings its own, and compares every plan
+/// with what is expected. What
 /// padding must hold whatever is expected ([`invariants`]) is asked of every plan too.
 pub fn hold(entry: &PlanEntry, rules: &Rules) -> Verdict {
     match faults(entry, rules) {
-        Ok((faults, count)) => verdict(entry, &faults, count),
+        Ok((faults, count)) => {
+            let told = (entry.name.as_str(), entry.why.as_deref());
+            verdict(PLAN_ENTRY, told, &faults, count)
+        }
         Err(message) => Verdict::Broken(message),
     }
 }
 
 /// A field that differs: where, wanted, actual.
-type Fault = [String; 3];
+pub(super) type Fault = [String; 3];
 
 fn faults(entry: &PlanEntry, rules: &Rules) -> Result<(Vec<Fault>, u64), String> {
     let mut model = model(&entry.model).map_err(|e| e.to_string())?;
@@ -168,15 +172,21 @@ fn degrees<'s>(
     }
 }
 
-fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
+/// A pass, or a finding of an entry's name and reason.
+pub(super) fn verdict(
+    property: &'static str,
+    (name, why): (&str, Option<&str>),
+    faults: &[Fault],
+    count: u64,
+) -> Verdict {
     let Some([place, wanted, actual]) = faults.first().cloned() else {
         return Verdict::Pass(Tier::Bytes);
     };
     let line = |[place, wanted, actual]: &Fault| format!("{place} wanted {wanted}, got {actual}");
     Verdict::Fail(Box::new(Finding {
-        property: PLAN_ENTRY,
+        property,
         subject: "-".to_owned(),
-        case: entry.name.clone(),
+        case: name.to_owned(),
         place,
         wanted,
         actual,
@@ -185,7 +195,7 @@ fn verdict(entry: &PlanEntry, faults: &[Fault], count: u64) -> Verdict {
         differing: faults.len() as u64,
         total: count.max(faults.len() as u64),
         first: faults.iter().take(10).map(line).collect(),
-        note: entry.why.clone(),
+        note: why.map(str::to_owned),
     }))
 }
 

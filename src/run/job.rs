@@ -1,11 +1,11 @@
-//! Turns suites into jobs: a case with the properties to ask of it, or a plan entry.
+//! Turns suites into jobs: a case with the properties to ask of it, a plan entry, or a file entry.
 //!
 //! It must not run them. Layer 9.
 
 use super::{COVERAGE, Filter};
 use crate::case::Case;
 use crate::property::Property;
-use crate::suite::{Expect, PlanEntry, Suite};
+use crate::suite::{Expect, FileEntry, PlanEntry, Suite};
 use crate::terms::did_you_mean;
 
 /// Where a job comes from.
@@ -39,6 +39,13 @@ pub enum Job {
     Plan {
         /// The entry.
         entry: Box<PlanEntry>,
+        /// Where it comes from.
+        origin: Origin,
+    },
+    /// An audit of invented files that is held to what its entry expects.
+    File {
+        /// The entry.
+        entry: Box<FileEntry>,
         /// Where it comes from.
         origin: Origin,
     },
@@ -80,6 +87,11 @@ pub fn jobs(
         }
         let wanted = |entry: &&PlanEntry| plans && filter.matches(&entry.name, Some(&entry.name));
         all.extend(suite.plans.iter().filter(wanted).map(|entry| Job::Plan {
+            entry: Box::new(entry.clone()),
+            origin: origin(suite, &entry.name, entry.line),
+        }));
+        let wanted = |entry: &&FileEntry| plans && filter.matches(&entry.name, Some(&entry.name));
+        all.extend(suite.files.iter().filter(wanted).map(|entry| Job::File {
             entry: Box::new(entry.clone()),
             origin: origin(suite, &entry.name, entry.line),
         }));

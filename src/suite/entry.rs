@@ -2,11 +2,12 @@
 //!
 //! It must not read files. Layer 8.
 
+use super::file_entry::FileEntry;
 use super::plan_entry::PlanEntry;
 use crate::case::Case;
 use std::collections::BTreeMap;
 
-/// A named file of cases and plans, sweeps expanded.
+/// A named file of cases, plans and audits, sweeps expanded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suite {
     /// Its name, which begins every entry's full name.
@@ -29,6 +30,8 @@ pub struct Suite {
     pub cases: Vec<CaseEntry>,
     /// Plans, in file order.
     pub plans: Vec<PlanEntry>,
+    /// Audits of invented files, in file order.
+    pub files: Vec<FileEntry>,
 }
 
 /// One case of a suite.

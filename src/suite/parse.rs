@@ -4,9 +4,10 @@
 
 use super::entry::{CaseEntry, Expect, Suite};
 use super::error::{Fault, SuiteError};
+use super::file_entry::file;
 use super::plan_entry::{PlanEntry, PlanExpect, PlanModel, PlanRules};
 use super::raw::{
-    ENTRY_KEYS, OneOrMany, RawCase, RawHead, RawModel, RawPlan, RawPlanExpect, RawSuite,
+    ENTRY_KEYS, OneOrMany, RawCase, RawFile, RawHead, RawModel, RawPlan, RawPlanExpect, RawSuite,
 };
 use super::sweep;
 use super::valid::{case, chosen, codes};
@@ -77,6 +78,11 @@ pub fn parse_with(text: &str, file: &str, rules: &Rules) -> Result<Suite, SuiteE
             .into_iter()
             .map(|e| (e.span().start, RawEntry::Plan(Box::new(e.into_inner())))),
     );
+    entries.extend(
+        raw.file
+            .into_iter()
+            .map(|e| (e.span().start, RawEntry::File(Box::new(e.into_inner())))),
+    );
     entries.sort_by_key(|(start, _)| *start);
     for (start, entry) in entries {
         builder.line = line_at(start);
@@ -84,6 +90,7 @@ pub fn parse_with(text: &str, file: &str, rules: &Rules) -> Result<Suite, SuiteE
             RawEntry::Case(raw) => builder.add_case(raw),
             RawEntry::Sweep(raw) => builder.add_sweep(&raw),
             RawEntry::Plan(raw) => builder.add_plan(*raw),
+            RawEntry::File(raw) => builder.add_file(*raw),
         };
         added.map_err(at(builder.line))?;
     }
@@ -94,6 +101,7 @@ enum RawEntry {
     Case(RawCase),
     Sweep(BTreeMap<String, Value>),
     Plan(Box<RawPlan>),
+    File(Box<RawFile>),
 }
 
 fn unwrap_sweep(entry: Spanned<BTreeMap<String, Value>>) -> (usize, RawEntry) {
@@ -128,6 +136,7 @@ fn head(head: &RawHead) -> Result<Suite, Fault> {
         vacuous_max,
         cases: Vec::new(),
         plans: Vec::new(),
+        files: Vec::new(),
     })
 }
 
@@ -236,6 +245,14 @@ impl Builder<'_> {
                 line: self.line,
             });
         }
+        Ok(())
+    }
+
+    fn add_file(&mut self, raw: RawFile) -> Result<(), Fault> {
+        let full = self.claim(&raw.name, "")?;
+        let case = case(&full, &raw.line, self.rules)?;
+        let entry = file(full, case, raw, self.line)?;
+        self.suite.files.push(entry);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ pub(super) const ENTRY_KEYS: &[&str] = &["name", "line", "expect", "why", "link"
 #[derive(Deserialize)]
 #[serde(
     deny_unknown_fields,
-    expecting = "tables suite, case, sweep, plan and rule"
+    expecting = "tables suite, case, sweep, plan, file and rule"
 )]
 pub(super) struct RawSuite {
     pub(super) suite: Spanned<RawHead>,
@@ -25,6 +25,8 @@ pub(super) struct RawSuite {
     pub(super) sweep: Vec<Spanned<BTreeMap<String, toml::Value>>>,
     #[serde(default)]
     pub(super) plan: Vec<Spanned<RawPlan>>,
+    #[serde(default)]
+    pub(super) file: Vec<Spanned<RawFile>>,
     /// Rules that the suite's plans may name, as in a rule file.
     #[serde(default)]
     pub(super) rule: Vec<Rule>,
@@ -70,6 +72,63 @@ pub(super) struct RawPlan {
     pub(super) link: Option<String>,
     #[serde(default)]
     pub(super) expect: RawPlanExpect,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table that describes an audit of files"
+)]
+pub(super) struct RawFile {
+    pub(super) name: String,
+    pub(super) line: String,
+    pub(super) fault: Option<String>,
+    /// Tensors that the fault is planted in; all, if left out.
+    #[serde(default)]
+    pub(super) tensors: Vec<String>,
+    pub(super) pads: Option<RawPads>,
+    pub(super) rows: Option<RawRows>,
+    pub(super) why: Option<String>,
+    pub(super) link: Option<String>,
+    #[serde(default)]
+    pub(super) expect: RawFileExpect,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a tensor and a code, such as { tensor = \"w2\", code = 1 }"
+)]
+pub(super) struct RawPads {
+    pub(super) tensor: String,
+    pub(super) code: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a tensor and an order of rows, such as { tensor = \"w2\", order = [1, 0] }"
+)]
+pub(super) struct RawRows {
+    pub(super) tensor: String,
+    pub(super) order: Vec<usize>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table of what the audit must say, such as { name = \"tail-pad\" }"
+)]
+pub(super) struct RawFileExpect {
+    pub(super) name: Option<OneOrMany<String>>,
+    pub(super) tensors: Option<Vec<String>>,
+    pub(super) ranks: Option<Vec<usize>>,
+    pub(super) elements: Option<u64>,
+    pub(super) pads: Option<u64>,
+    #[serde(default)]
+    pub(super) differing: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub(super) bytes: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]

@@ -3,23 +3,22 @@
 use crate::invent::{Family, Invented, QWEN, after, before, made, parameter};
 use crate::{refused, snapshot};
 use padproof::layout::{PackedInputs, pack_layer};
-use padproof::plan::Role;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const LINE: &str =
     "e=3,h=32,i=88,tp=2,w=bf16,rule=sglang.flashinfer_trtllm.bf16,fill=wild,seed=1b2c";
-const RULE: &str = "sglang.flashinfer_trtllm.bf16";
+pub(crate) const RULE: &str = "sglang.flashinfer_trtllm.bf16";
 
 /// A checkpoint on disk, and what an engine makes of it.
-struct Scene {
-    folder: tempfile::TempDir,
-    packed: PackedInputs,
+pub(crate) struct Scene {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) packed: PackedInputs,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         let (case, plan, logical) = made(LINE);
         let folder = tempfile::tempdir().unwrap();
         let config = json!({
@@ -35,7 +34,7 @@ impl Scene {
         Scene { folder, packed }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -44,7 +43,7 @@ impl Scene {
         self.path(name)
     }
 
-    fn audit(&self, after: &Path, more: &[&str]) -> Output {
+    pub(crate) fn audit(&self, after: &Path, more: &[&str]) -> Output {
         audit(self.folder.path(), after, more)
     }
 
@@ -233,62 +232,4 @@ fn what_does_not_fit_together_is_one_sentence() {
         &with(&["--rule", RULE, "--tp", "2"]),
         "after.safetensors: tensor `rank1.w2_weight`",
     );
-}
-
-/// The snippet of docs/audit.md, with arrays for tensors.
-#[test]
-#[expect(clippy::print_stdout, reason = "a skip says why")]
-fn the_documented_dump_is_read() {
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/audit.md")).unwrap();
-    let snippet = page
-        .split("```python\n")
-        .nth(1)
-        .unwrap()
-        .split("```")
-        .next()
-        .unwrap();
-    assert!(snippet.lines().count() <= 10 && snippet.contains("safetensors.torch"));
-    let here = Command::new("python3")
-        .args(["-c", "import safetensors.numpy"])
-        .output();
-    if !here.is_ok_and(|out| out.status.success()) {
-        println!("skipped: no python3 with safetensors and numpy");
-        return;
-    }
-    let scene = Scene::new();
-    for (role, name) in [(Role::W13, "w13"), (Role::W2, "w2")] {
-        let bytes = scene.packed.ranks[1].get(role).unwrap().bytes();
-        std::fs::write(scene.path(name), bytes).unwrap();
-    }
-    let script = format!(
-        r#"
-import numpy, pathlib, sys
-{}
-class Tensor:
-    def __init__(self, name): self.name = name
-    def detach(self): return self
-    def cpu(self): return self
-    def contiguous(self):
-        return numpy.frombuffer((pathlib.Path(sys.argv[1]) / self.name).read_bytes(), dtype=numpy.uint16)
-class Layer:
-    def named_parameters(self):
-        return [("w13_weight", Tensor("w13")), ("w2_weight", Tensor("w2")), ("bias", Tensor("w2"))]
-dump(Layer(), pathlib.Path(sys.argv[1]) / "after.safetensors", 1, 1, 2)
-"#,
-        snippet.replace("safetensors.torch", "safetensors.numpy")
-    );
-    let python = Command::new("python3")
-        .arg("-c")
-        .arg(script)
-        .arg(scene.folder.path())
-        .output()
-        .unwrap();
-    assert!(
-        python.status.success(),
-        "{}",
-        String::from_utf8_lossy(&python.stderr)
-    );
-    let out = scene.audit(&scene.path("after.safetensors"), &["--rule", RULE]);
-    assert_eq!(out.status.code(), Some(0), "{out:?}");
 }

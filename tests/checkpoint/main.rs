@@ -12,7 +12,11 @@ mod hostile;
 mod invent;
 mod killed;
 mod padded;
+mod plain;
+mod planted;
+mod python;
 mod scene;
+mod shared;
 mod verified;
 
 use std::process::Output;

@@ -161,9 +161,8 @@ fn audited(scene: &Scene, made_of: Made, out: &Path, scheme: &str, padded: &Padd
     }
 }
 
-#[test]
-fn every_family_in_every_quantisation() {
-    let two = |align| Asked::Align { tp: 2, align };
+/// Every family in every quantisation, and what a rank's width must be a multiple of.
+pub(crate) fn everything() -> Vec<(Made, u64)> {
     let each: &[(&str, u64)] = &[
         ("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", 16),
         ("e=2,h=32,i=44,tp=2,w=f16,fill=wild", 32),
@@ -178,51 +177,55 @@ fn every_family_in_every_quantisation() {
         ("e=2,h=64,i=96,tp=2,w=int4-g32,fill=wild", 64),
         ("e=2,h=64,i=44,tp=2,w=int8,fill=wild", 16),
     ];
+    let mut all = Vec::new();
     for &(line, align) in each {
-        for family in [QWEN, MIXTRAL, FC] {
-            holds(Made::new(line, family), two(align), "prepad");
-        }
+        all.extend([QWEN, MIXTRAL, FC].map(|family| (Made::new(line, family), align)));
     }
     for line in [
         "e=3,h=32,i=44,tp=2,w=bf16,fill=wild",
         "e=3,h=32,i=40,tp=2,w=f32,fill=wild",
     ] {
-        holds(Made::new(line, Family::Fused), two(32), "prepad");
-        holds(Made::new(line, Family::Transposed), two(32), "prepad");
+        all.extend([Family::Fused, Family::Transposed].map(|family| (Made::new(line, family), 32)));
     }
+    let mut more = |line, family| all.push((Made::new(line, family), 64));
     for line in [
         "e=3,h=64,i=96,tp=2,w=mxfp4,fill=wild",
         "e=3,h=64,i=96,tp=2,w=nvfp4,fill=wild",
         "e=3,h=256,i=384,tp=2,w=fp8-block,fill=wild",
         "e=3,h=64,i=96,tp=2,w=int4-g32,fill=wild",
     ] {
-        holds(Made::new(line, Family::Fused), two(64), "prepad");
+        more(line, Family::Fused);
     }
     for line in [
         "e=2,h=64,i=48,tp=2,act=relu2,w=nvfp4,fill=wild",
         "e=2,h=64,i=44,tp=2,act=relu2,w=fp8,fill=wild",
         "e=2,h=64,i=44,tp=2,act=relu2,w=bf16,fill=wild",
     ] {
-        holds(Made::new(line, UNGATED), two(64), "prepad");
+        more(line, UNGATED);
     }
     let oai = "e=3,h=64,i=96,tp=2,act=swigluoai,w=mxfp4,bias=both,fill=wild";
-    holds(Made::new(oai, Family::GptOss), two(64), "prepad");
-    let ct = "e=2,h=64,i=96,tp=2,w=nvfp4,fill=exact";
-    holds(Made::new(ct, Family::Compressed), two(64), "prepad");
+    more(oai, Family::GptOss);
+    more("e=2,h=64,i=96,tp=2,w=nvfp4,fill=exact", Family::Compressed);
     let words = Made {
         ints: true,
         ..Made::new("e=2,h=64,i=96,tp=2,w=int4-g32,fill=wild", QWEN)
     };
-    holds(words, two(64), "prepad");
-    for line in [
-        "e=2,h=64,i=96,tp=2,w=mxfp4,fill=wild",
-        "e=2,h=64,i=96,tp=2,w=mxfp8,fill=wild",
-    ] {
-        let native = Made {
-            native: !line.contains("mxfp8"),
-            ..Made::new(line, QWEN)
-        };
-        holds(native, two(64), "prepad");
+    let native = |native, line| Made {
+        native,
+        ..Made::new(line, QWEN)
+    };
+    all.extend([
+        (words, 64),
+        (native(true, "e=2,h=64,i=96,tp=2,w=mxfp4,fill=wild"), 64),
+        (native(false, "e=2,h=64,i=96,tp=2,w=mxfp8,fill=wild"), 64),
+    ]);
+    all
+}
+
+#[test]
+fn every_family_in_every_quantisation() {
+    for (made_of, align) in everything() {
+        holds(made_of, Asked::Align { tp: 2, align }, "prepad");
     }
 }
 

@@ -16,15 +16,15 @@ const SHARD: &str = "model-00001-of-00003.safetensors";
 const P: &str = "model.layers.0.mlp.experts.";
 
 /// A tensor of a file under change.
-struct Held {
+pub(crate) struct Held {
     name: String,
-    dtype: Dtype,
+    pub(crate) dtype: Dtype,
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Rewrites a shard with its tensors changed.
-fn change(out: &Path, change: impl FnOnce(&mut Vec<Held>)) {
+pub(crate) fn change(out: &Path, change: impl FnOnce(&mut Vec<Held>)) {
     let path = out.join(SHARD);
     let file = TensorFile::open(&path).unwrap();
     let held = |name: &str| {
@@ -51,7 +51,7 @@ fn change(out: &Path, change: impl FnOnce(&mut Vec<Held>)) {
     std::fs::write(path, bytes).unwrap();
 }
 
-fn of<'t>(tensors: &'t mut [Held], name: &str) -> &'t mut Held {
+pub(crate) fn of<'t>(tensors: &'t mut [Held], name: &str) -> &'t mut Held {
     let name = format!("{P}{name}");
     tensors
         .iter_mut()

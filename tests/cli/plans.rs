@@ -455,9 +455,17 @@ fn diff_refuses_what_is_no_table() {
 #[test]
 fn explain_lists_codes_and_shows_their_pages() {
     let listed = text(&ends(&["explain"], 0).stdout);
-    assert!(
-        listed.lines().all(|line| line.starts_with("PP1")),
-        "{listed}"
+    let (codes, rest): (Vec<&str>, Vec<&str>) =
+        listed.lines().partition(|line| line.starts_with("PP1"));
+    assert!(codes.len() > 20 && rest.len() == 2, "{listed}");
+    assert!(rest[0].contains("minus-zero-pads"), "{listed}");
+    for (word, says) in [("storage-pad", "128 x 4"), ("halves-swapped", "from M4")] {
+        let section = text(&ends(&["explain", word], 0).stdout);
+        assert!(section.starts_with(word) && section.contains(says));
+    }
+    refused(
+        &["explain", "halves-swaped"],
+        &["did you mean `halves-swapped`?"],
     );
     let page = text(&ends(&["explain", "pp103"], 0).stdout);
     assert!(

@@ -1,0 +1,2 @@
+#![cfg_attr(fuzzing, no_main)]
+padproof_fuzz::target!(bytes certificate);

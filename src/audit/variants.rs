@@ -1,0 +1,197 @@
+//! What a loader, right or wrong, makes of a layer, with its padding marked: elements must be equal,
+//! padding only inert.
+//!
+//! It must not name faults. Layer 7.
+
+use super::check::{Inert, Judgement};
+use crate::checkpoint::Stored;
+use crate::layout::{Map, PackedInputs, Pads, map, pack_layer, roles, set_pads};
+use crate::mutant::{Mutant, Stage, repack};
+use crate::num::Dtype;
+use crate::plan::{Plan, Role};
+use crate::tensor::Logical;
+
+/// One packing three times: as planned, with another code in its logical padding, and with another
+/// in what only storage adds. Where they agree an element stands, or dirt that a mutant wrote.
+#[derive(Clone)]
+pub(super) struct Variants([PackedInputs; 3]);
+
+/// What may stand in padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Padding {
+    /// What decodes to zero, or a finite scale.
+    Inert,
+    /// Anything: the padding is judged for itself.
+    Any,
+}
+
+/// A tensor of a dump with its bytes.
+pub(super) struct Held<'a> {
+    pub(super) stored: &'a Stored,
+    /// The true plan's map of the experts that are looked at.
+    pub(super) map: Map,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Variants {
+    /// What the plan makes of a layer; none where it cannot.
+    pub(super) fn of(plan: &Plan, logical: &Logical) -> Option<Variants> {
+        let planned = pack_layer(plan, logical).ok()?;
+        let mut all = Variants([planned.clone(), planned.clone(), planned]);
+        let roles: Vec<Role> = roles(plan).collect();
+        all.mark(plan, &roles);
+        Some(all)
+    }
+
+    /// What a mutant makes of it; none where it changes nothing, cannot, or leaves elements where the
+    /// dump has others.
+    pub(super) fn wrong(
+        &self,
+        mutant: &Mutant,
+        (plan, logical): (&Plan, &Logical),
+        open: &[&Held<'_>],
+        padding: Padding,
+    ) -> Option<Variants> {
+        let may_be = |packed: &PackedInputs| {
+            padding == Padding::Any || open.iter().all(|held| inert_elsewhere(packed, held))
+        };
+        match mutant.stage {
+            Stage::Layout(change) => {
+                let wrong = change(plan)?;
+                may_be(&pack_layer(&wrong, logical).ok()?).then_some(())?;
+                Variants::of(&wrong, logical)
+            }
+            Stage::LayoutOf(change, roles) => {
+                let (wrong, mut all) = (change(plan)?, self.clone());
+                for packed in &mut all.0 {
+                    repack(&wrong, roles, logical, packed);
+                }
+                all.mark(&wrong, roles);
+                Some(all)
+            }
+            Stage::Bytes(change) => {
+                let mut first = self.0[0].clone();
+                (change(plan, &mut first) && may_be(&first)).then_some(())?;
+                let mut all = self.clone();
+                for packed in &mut all.0[1..] {
+                    change(plan, packed);
+                }
+                all.0[0] = first;
+                Some(all)
+            }
+            Stage::Plan(change) => {
+                let mut wrong = plan.clone();
+                change(&mut wrong).then_some(())?;
+                may_be(&pack_layer(&wrong, logical).ok()?).then_some(())?;
+                Variants::of(&wrong, logical)
+            }
+            Stage::Reload(_) | Stage::Output(_) => None,
+        }
+    }
+
+    /// Writes other codes into the padding of the second and the third.
+    fn mark(&mut self, plan: &Plan, roles: &[Role]) {
+        let [_, logical, storage] = &mut self.0;
+        for (packed, which) in [(logical, Pads::Logical), (storage, Pads::Storage)] {
+            for (n, rank) in packed.ranks.iter_mut().enumerate() {
+                for &role in roles {
+                    let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get_mut(role)) else {
+                        continue;
+                    };
+                    if tensor.bytes().len() == map.bytes() {
+                        set_pads(&map, tensor, which, mark(map.dtype));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a tensor of the dump is this one, its padding aside.
+    pub(super) fn same(&self, held: &Held<'_>, padding: Padding) -> bool {
+        let of = |n: usize| -> Option<&[u8]> {
+            let rank = self.0[n].ranks.get(held.stored.rank)?;
+            Some(rank.get(held.stored.role)?.bytes())
+        };
+        let (Some(planned), Some(logical), Some(storage)) = (of(0), of(1), of(2)) else {
+            return false;
+        };
+        if planned.len() != held.bytes.len() {
+            return false;
+        }
+        if planned == held.bytes {
+            return true;
+        }
+        let grid = held.map.grid;
+        let rule = Inert::of(&held.map);
+        let free = grid.storage.pad_code().is_none();
+        let codes = held.bytes.len() * 8 / grid.bits;
+        (0..codes).all(|n| {
+            let at = grid.address(n);
+            let read = |bytes: &[u8]| grid.read(bytes, at);
+            let (wanted, actual) = (read(planned), read(&held.bytes));
+            if wanted == actual {
+                return true;
+            }
+            let stored = read(storage) != wanted;
+            if !stored && read(logical) == wanted {
+                return false;
+            }
+            padding == Padding::Any
+                || stored && free
+                || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN)
+        })
+    }
+
+    /// The codes of a tensor as planned and as held, each in order of size; none where its size is
+    /// another one.
+    pub(super) fn sorted(&self, held: &Held<'_>) -> Option<[Vec<u32>; 2]> {
+        let tensor = self.0[0]
+            .ranks
+            .get(held.stored.rank)?
+            .get(held.stored.role)?;
+        let grid = held.map.grid;
+        let codes = |bytes: &[u8]| {
+            let all = 0..bytes.len() * 8 / grid.bits;
+            let mut codes: Vec<u32> = all.map(|n| grid.read(bytes, grid.address(n))).collect();
+            codes.sort_unstable();
+            codes
+        };
+        let fits = tensor.bytes().len() == held.bytes.len();
+        fits.then(|| [codes(tensor.bytes()), codes(&held.bytes)])
+    }
+}
+
+/// Whether a tensor has these bytes, but for places that may be padding: a look that costs little.
+fn inert_elsewhere(packed: &PackedInputs, held: &Held<'_>) -> bool {
+    let rank = packed.ranks.get(held.stored.rank);
+    let Some(tensor) = rank.and_then(|r| r.get(held.stored.role)) else {
+        return false;
+    };
+    let (grid, rule) = (held.map.grid, Inert::of(&held.map));
+    // Where storage may hold anything, so may every place of that tensor.
+    let (free, bytes) = (grid.storage.pad_code().is_none(), tensor.bytes());
+    let codes = held.bytes.len() * 8 / grid.bits;
+    bytes.len() == held.bytes.len()
+        && (free
+            || (0..codes).all(|n| {
+                let at = grid.address(n);
+                let actual = grid.read(&held.bytes, at);
+                let inert = || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN);
+                grid.read(bytes, at) == actual || inert()
+            }))
+}
+
+/// A code that no loader writes into padding: 3.0 or so.
+fn mark(dtype: Dtype) -> u32 {
+    match dtype {
+        Dtype::F32 => 3.25_f32.to_bits(),
+        Dtype::F16 => 0x4280,
+        Dtype::Bf16 => 0x4050,
+        Dtype::E4m3 | Dtype::E4m3Fnuz => 0x45,
+        Dtype::E5m2 => 0x43,
+        Dtype::E2m1 => 5,
+        Dtype::E8m0 => 0x93,
+        Dtype::Int4 => 0xd,
+        Dtype::Int8 => 0x35,
+    }
+}
