@@ -5,7 +5,8 @@
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use padproof::report::CODES;
+use padproof::mutant;
+use padproof::report::{CODES, fault_words};
 use padproof::terms::CODES as CODE_WORDS;
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,6 +64,44 @@ fn the_index_lists_every_page_as_it_calls_itself() {
     let wanted: Vec<String> = CODES.iter().map(row).collect();
     let rows: Vec<&str> = index.lines().filter(|l| l.starts_with("| [")).collect();
     assert_eq!(rows, wanted);
+}
+
+/// Words in backticks or quotes.
+fn words(text: &str, mark: char) -> BTreeSet<String> {
+    let word = |w: &&str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let all = text.split(mark).skip(1).step_by(2);
+    all.filter(word).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_word_of_audit_and_verify_is_explained() {
+    let explained: BTreeSet<String> = fault_words().map(str::to_owned).collect();
+    let source = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let verify = source("src/pad/verify.rs");
+    let said = verify.split("One of a few words:").nth(1).unwrap();
+    let kinds = words(said.split("pub kind").next().unwrap(), '`');
+    assert!(kinds.len() >= 9, "{kinds:?}");
+    assert!(kinds.is_subset(&explained), "{kinds:?}");
+    // Names that are no mutant's are spelled in these two.
+    for (path, name) in [
+        ("src/audit/values.rs", "requantised"),
+        ("src/audit/values.rs", "rearranged"),
+        ("src/audit/dirt.rs", "minus-zero-pads"),
+    ] {
+        assert!(
+            source(path).contains(&format!("\"{name}\"")),
+            "{path}: {name}"
+        );
+        assert!(explained.contains(name), "{name}");
+    }
+    // Where only places tell, the name is a mutant's.
+    let names: BTreeSet<String> = mutant::ALL.iter().map(|m| m.name.to_owned()).collect();
+    let dirt = source("src/audit/dirt.rs");
+    let by_place = dirt.split("let name = match").nth(1).unwrap();
+    let by_place = words(by_place.split("of_mutant(").next().unwrap(), '"');
+    let hyphened = by_place.iter().filter(|w| w.contains('-'));
+    assert!(hyphened.clone().count() >= 6, "{by_place:?}");
+    assert!(hyphened.clone().all(|w| names.contains(w)), "{by_place:?}");
 }
 
 /// A page's console block.

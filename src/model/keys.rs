@@ -106,6 +106,47 @@ pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelErr
     Ok(None)
 }
 
+/// Where a config gives the group size of INT4 weights, from the top: one key of a group of
+/// compressed-tensors, or of the method itself. None where there is none, or several say it.
+///
+/// # Errors
+/// When the text is no config of a MoE model.
+pub fn group_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
+    let map = object(json, file)?;
+    let root = Doc {
+        file,
+        path: "",
+        map: &map,
+        lists: false,
+    };
+    let doc = scope(root)?;
+    for doc in [root, doc] {
+        let Some(entry) = doc.get("quantization_config").and_then(Value::as_object) else {
+            continue;
+        };
+        let path = doc.path.split('.').filter(|part| !part.is_empty());
+        let path = path.chain(["quantization_config"]).map(str::to_owned);
+        let mut keys: Vec<Vec<&str>> = Vec::new();
+        if entry.get("group_size").is_some_and(Value::is_u64) {
+            keys.push(vec!["group_size"]);
+        }
+        let groups = entry.get("config_groups").and_then(Value::as_object);
+        for (name, group) in groups.into_iter().flatten() {
+            if group
+                .pointer("/weights/group_size")
+                .is_some_and(Value::is_u64)
+            {
+                keys.push(vec!["config_groups", name, "weights", "group_size"]);
+            }
+        }
+        if let [only] = keys.as_slice() {
+            let only = only.iter().map(|key| (*key).to_owned());
+            return Ok(Some(path.chain(only).collect()));
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,11 +2,13 @@
 //!
 //! It must not read data. Layer 8.
 
+use super::axis::Axis;
 use super::change::{Change, Padding, Shaped};
 use super::error::{PadError, tensor};
-use super::sizes::Part;
+use super::sizes::{Blocks, Part};
 use super::treat::{Treat, shape, whole};
-use crate::checkpoint::{Named, Rows, named};
+use crate::checkpoint::{Named, Rows, codes_in, named};
+use crate::num::Dtype;
 use safetensors::Dtype as Stored;
 
 /// Suffix of compressed-tensors' record of a packed weight's shape.
@@ -80,10 +82,13 @@ impl Treat<'_> {
 
     /// A tensor outside of experts: it changes only where every scale grid of the model does.
     pub(super) fn elsewhere(&self, name: &str, shaped: &Shaped) -> Result<Change, PadError> {
-        let (Some(blocks), Some(stem)) = (
-            self.recipe.routed.blocks,
-            name.strip_suffix(".weight_scale_inv"),
-        ) else {
+        let Some(blocks) = self.recipe.routed.blocks else {
+            return Ok(Change::Copy);
+        };
+        if self.recipe.routed.groups() {
+            return self.groups(name, shaped, blocks);
+        }
+        let Some(stem) = name.strip_suffix(".weight_scale_inv") else {
             return Ok(Change::Copy);
         };
         let weight = self.tensors.get(&format!("{stem}.weight"));
@@ -108,6 +113,39 @@ impl Treat<'_> {
             lead: 1,
             shape: vec![rows.to, cols.to],
             rows,
+            cols,
+            fill: vec![0; shaped.dtype.bitsize() / 8],
+        };
+        whole(name, shaped, padding)
+    }
+
+    /// The groups of an INT4 weight outside of experts.
+    fn groups(&self, name: &str, shaped: &Shaped, blocks: Blocks) -> Result<Change, PadError> {
+        if name.ends_with("zero_point") || name.ends_with("g_idx") {
+            let why = "zero points and permuted groups cannot be repeated on a finer grid";
+            return Err(tensor(name, why));
+        }
+        let Some(stem) = name.strip_suffix(".weight_scale") else {
+            return Ok(Change::Copy);
+        };
+        let beside = |suffix| self.tensors.get(&format!("{stem}{suffix}"));
+        let weight = beside(".weight_packed").or(beside(".weight"));
+        let Some((rows, cols)) = weight.and_then(|w| match w.shape.as_slice() {
+            &[rows, units] => Some((rows, units.checked_mul(codes_in(Dtype::Int4, w.dtype)?)?)),
+            _ => None,
+        }) else {
+            let why = "no INT4 weight of two axes lies beside it, whose groups it would scale";
+            return Err(tensor(name, why));
+        };
+        let axis = u64::try_from(cols).ok().and_then(|len| blocks.refined(len));
+        let cols = axis.ok_or_else(|| shape(name, shaped, "groups that can be refined"))?;
+        if shaped.shape != [rows, cols.from] {
+            return Err(shape(name, shaped, &format!("[{rows}, {}]", cols.from)));
+        }
+        let padding = Padding {
+            lead: 1,
+            shape: vec![rows, cols.to],
+            rows: Axis::whole(rows),
             cols,
             fill: vec![0; shaped.dtype.bitsize() / 8],
         };

@@ -73,14 +73,17 @@ impl Config {
             replace(key.path.clone(), value(key.value), value(new));
         }
         if let Some(blocks) = recipe.routed.blocks {
-            let path = model::block_key(&self.text, &self.file)?.filter(|_| self.beside.is_none());
-            let path = path.ok_or_else(|| {
+            let (key, value): (_, fn(u64) -> Value) = match recipe.routed.groups() {
+                true => (model::group_key(&self.text, &self.file)?, |n| json!(n)),
+                false => (model::block_key(&self.text, &self.file)?, |n| json!([n, n])),
+            };
+            let path = key.filter(|_| self.beside.is_none()).ok_or_else(|| {
                 refused(format!(
-                    "scale blocks of {} would become {}, but no weight_block_size says so",
+                    "scale blocks of {} would become {}, but no one key says their size",
                     blocks.from, blocks.to
                 ))
             })?;
-            replace(path, json!(vec![blocks.from; 2]), json!(vec![blocks.to; 2]));
+            replace(path, value(blocks.from), value(blocks.to));
         }
         let note = json!({"tool": super::certificate::tool(), "certificate": CERTIFICATE, "before": before});
         let text = model::edited(&self.text, &changes, &[(KEY, note.to_string())])
@@ -121,7 +124,10 @@ impl Config {
                 }
             };
             let quant = &mut model.quant;
-            quant.block = Some((blocks.to, blocks.to));
+            match recipe.routed.groups() {
+                true => quant.group = quant.group.map(|_| blocks.to),
+                false => quant.block = Some((blocks.to, blocks.to)),
+            }
             quant.format = finer(quant.format);
             quant.shared_format = finer(quant.shared_format);
             quant.dense_format = finer(quant.dense_format);

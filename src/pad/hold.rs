@@ -6,7 +6,7 @@
 use super::certificate::{AuditNote, DifferentialNote};
 use super::error::PadError;
 use super::recipe::Recipe;
-use super::sizes::{Width, index};
+use super::sizes::{Blocks, Width, index};
 use super::treat::{Tensors, Treat};
 use crate::audit::audit;
 use crate::case::{Case, PadSpec, Scheme};
@@ -191,24 +191,30 @@ impl<'a> Hold<'a> {
         };
         let halves = if self.recipe.gated { 2 } else { 1 };
         let (hidden, width) = (self.recipe.routed.hidden, self.recipe.routed.width.from);
+        // Groups are along a row: each row keeps its own.
+        let along_rows = match self.recipe.routed.groups() {
+            true => Blocks { from: 1, to: 1 },
+            false => blocks,
+        };
         for (tensor, halves, rows, cols) in [
             (&mut logical.w13_scale, halves, width, hidden),
             (&mut logical.w2_scale, 1, hidden, width),
         ] {
             let Some(scales) = tensor else { continue };
-            let old = scales.f32s().to_vec();
             let per = |len: u64, block: u64| index(len.div_ceil(block)).unwrap_or(usize::MAX);
+            let ratio = |b: Blocks| index(b.from / b.to).unwrap_or(usize::MAX);
             let coarse = per(cols, blocks.from);
-            let half = per(rows, blocks.from) * coarse;
-            let (rows, cols) = (per(rows, blocks.to), per(cols, blocks.to));
-            let ratio = index(blocks.from / blocks.to).unwrap_or(usize::MAX);
-            let mut new = Vec::with_capacity(halves * rows * cols);
-            for n in 0..halves {
-                for r in 0..rows {
-                    new.extend((0..cols).map(|c| old[n * half + r / ratio * coarse + c / ratio]));
-                }
+            let half = per(rows, along_rows.from) * coarse;
+            let (rows, cols) = (per(rows, along_rows.to), per(cols, blocks.to));
+            let (by_row, by_col) = (ratio(along_rows), ratio(blocks));
+            let wide = scales.bits() / 8;
+            let mut new = Tensor::zeroed(scales.name(), &[1, halves * rows, cols], scales.bits());
+            let places = (0..halves * rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
+            for ((r, c), target) in places.zip(new.bytes_mut().chunks_exact_mut(wide)) {
+                let at = r / rows * half + r % rows / by_row * coarse + c / by_col;
+                target.copy_from_slice(&scales.bytes()[at * wide..(at + 1) * wide]);
             }
-            *scales = Tensor::from_f32(scales.name(), &[1, halves * rows, cols], &new);
+            *scales = new;
         }
         logical
     }

@@ -3,7 +3,7 @@
 //! It must not look at tensors. Layer 8.
 
 use super::error::PadError;
-use super::sizes::{Blocks, Part, WIDTH_MAX, Width};
+use super::sizes::{Blocks, INT4_GROUP, Part, WIDTH_MAX, Width};
 use crate::case::PadSpec;
 use crate::model::{Model, WidthKey, WidthOf};
 use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN, layers, plan_layer, spelled_rule};
@@ -81,12 +81,14 @@ impl Recipe {
         let parts = [Some(&self.routed), self.shared.as_ref()];
         let fits = |part: &Part| {
             let grid = part.format.scale();
+            let int4 = part.format == WeightFormat::Int4;
             let block = grid
-                .filter(|grid| grid.rows == grid.cols)
+                .filter(|grid| int4 || grid.rows == grid.cols)
                 .map(|grid| grid.cols);
             let refined = |blocks: Blocks| {
                 let (from, to) = (blocks.from, blocks.to);
-                block == Some(Extent::Block(from)) && to >= REFINE_MIN && from.is_multiple_of(to)
+                let size = to >= REFINE_MIN && (!int4 || to == INT4_GROUP);
+                block == Some(Extent::Block(from)) && size && from.is_multiple_of(to)
             };
             let blocks = part.blocks.is_none_or(refined);
             // A pad of NaN or infinity is none.
@@ -255,14 +257,15 @@ fn blocks_of(plan: &Plan, width: &Width, weight: WeightFormat) -> Result<Option<
     if finer == block {
         return Ok(None);
     }
-    let both = rows == grid.cols;
+    let int4 = weight == WeightFormat::Int4;
+    let both = int4 || rows == grid.cols;
     let allowed = plan
         .w2_scale
         .is_some_and(|s| s.col_block < s.col_block_source);
     if both && allowed && finer >= REFINE_MIN {
         return Ok(Some(Blocks {
             from: block,
-            to: finer,
+            to: if int4 { INT4_GROUP } else { finer },
         }));
     }
     let what = match (both, allowed) {
@@ -270,9 +273,6 @@ fn blocks_of(plan: &Plan, width: &Width, weight: WeightFormat) -> Result<Option<
             format!("blocks of {finer} are below {REFINE_MIN}, the least that kernels take")
         }
         (true, false) => format!("rule {} does not repeat scales on a finer grid", plan.rule),
-        (false, _) if weight == WeightFormat::Int4 || weight == WeightFormat::Int4G32 => format!(
-            "groups of {block} are not made finer, as the config gives one size for every INT4 weight of the model"
-        ),
         (false, _) => format!("groups of {block} are fixed by the format {weight}"),
     };
     Err(PadError::Refused(format!(

@@ -46,6 +46,8 @@ pub struct Part {
     pub blocks: Option<Blocks>,
 }
 
+/// The finer group of INT4 that there is a format of; it divides every finer one of 128.
+pub(super) const INT4_GROUP: u64 = 32;
 /// Widest axis that is written: far above any model's, and its runs still fit in memory.
 pub(super) const WIDTH_MAX: u64 = 1 << 24;
 
@@ -57,8 +59,14 @@ impl Part {
             (WeightFormat::Fp8Block | WeightFormat::Fp8Block64, Some(32)) => {
                 WeightFormat::Fp8Block32
             }
+            (WeightFormat::Int4, Some(INT4_GROUP)) => WeightFormat::Int4G32,
             (format, _) => format,
         }
+    }
+
+    /// Whether scales are of groups along a row alone, which leave rows as they are.
+    pub(super) fn groups(&self) -> bool {
+        matches!(self.format, WeightFormat::Int4 | WeightFormat::Int4G32)
     }
 }
 

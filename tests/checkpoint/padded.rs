@@ -298,6 +298,42 @@ fn scales_are_repeated_on_a_finer_grid_where_the_rule_says_so() {
     }
 }
 
+/// 384 over four ranks: 96 begins inside a group of 128, and 32 divides both.
+#[test]
+fn int4_groups_are_repeated_on_a_finer_grid_where_the_rule_says_so() {
+    let made = Made {
+        ints: true,
+        ..Made::new("e=2,h=256,i=384,tp=4,w=int4,fill=wild", QWEN)
+    };
+    let id = "sglang.moe_wna16.int4";
+    let padded = holds(made, Asked::Rule { tp: 4, id }, "floor");
+    let blocks = padded.certificate.plan.routed.blocks.unwrap();
+    assert_eq!((blocks.from, blocks.to), (128, 32));
+    let scene = Scene::new(made);
+    let (_keep, out) = scene.out();
+    scene.padded(&out, &Asked::Rule { tp: 4, id });
+    let config = std::fs::read_to_string(out.join("config.json")).unwrap();
+    assert!(config.contains("\"group_size\": 32"), "{config}");
+    let (before, after) = (
+        Checkpoint::open(scene.path()).unwrap(),
+        Checkpoint::open(&out).unwrap(),
+    );
+    for (projection, rows, cols) in [("up_proj", 384, 256), ("down_proj", 256, 384)] {
+        let name = format!("model.layers.1.mlp.experts.1.{projection}.weight_scale");
+        let all = |c: &Checkpoint, n: u64| c.data(&name, 0..n).unwrap();
+        let (coarse, fine) = (cols / 128, cols / 32);
+        let (old, new) = (
+            all(&before, 2 * rows * coarse),
+            all(&after, 2 * rows * fine),
+        );
+        for (r, c) in (0..rows).flat_map(|r| (0..fine).map(move |c| (r, c))) {
+            let at = |n: u64| n as usize * 2..n as usize * 2 + 2;
+            let was = &old[at(r * coarse + c / 4)];
+            assert_eq!(&new[at(r * fine + c)], was, "{projection} {r} {c}");
+        }
+    }
+}
+
 #[test]
 fn shared_experts_become_as_wide_as_the_config_says() {
     for line in [
