@@ -1,7 +1,7 @@
 //! The kernels on a device: padded on the fast path against unpadded on the general one, the same
 //! problem, at sizes of real models, with the share of what a copy or the tensor core can do.
 //!
-//! `cargo bench --bench device [-- TOKENS … NAMES …]` prints a table for kernels/MEASURED.md. Weights are those of
+//! `cargo bench --bench device [-- --once TOKENS … NAMES …]` prints a table for kernels/MEASURED.md. Weights are those of
 //! one rank. Each time is the median over launches that find the caches cold. Bytes are the least that the
 //! problem moves: every expert that is chosen once, the input and the output; operations those of the
 //! logical layer. So padding and re-reading count against a kernel, as they should.
@@ -19,7 +19,7 @@ use padproof::tensor::{RouterInput, Tensor};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Launches that are timed.
+/// Launches that are timed, unless `--once` is given.
 const REPEATS: usize = 30;
 /// Tokens of decoding and of prefill (issue 6).
 const TOKENS: [u64; 6] = [1, 8, 32, 64, 2048, 8192];
@@ -78,6 +78,8 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let named = |word: &&String| !word.starts_with('-') && word.parse::<u64>().is_err();
+    let once = words.iter().any(|word| word == "--once");
+    let repeats = if once { 1 } else { REPEATS };
     let names: Vec<&String> = words.iter().filter(named).collect();
     let tokens = if asked.is_empty() {
         &TOKENS[..]
@@ -105,7 +107,7 @@ fn main() {
     let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(*part));
     for (name, line) in PROBLEMS.into_iter().filter(|(name, _)| wanted(name)) {
         for &t in tokens {
-            let row = measure(line, t);
+            let row = measure(line, t, repeats);
             println!(
                 "| {name} | {t} | {:.1} | {:.1} | {:+.1} % | {:.1} % | {:.1} % |",
                 row.fast * 1e6,
@@ -166,7 +168,7 @@ struct Row {
     operations: f64,
 }
 
-fn measure(line: &str, t: u64) -> Row {
+fn measure(line: &str, t: u64, repeats: usize) -> Row {
     let line = format!("t={t},mid=bf16,fill=exact,route=given,{line}");
     let case: Case = line.parse().expect("a case line");
     let padded = plan(&case).expect("it is planned");
@@ -176,7 +178,7 @@ fn measure(line: &str, t: u64) -> Row {
             paths,
             ..KernelOptions::default()
         };
-        let ran = Cuda::with(options).time(plan, packed, REPEATS);
+        let ran = Cuda::with(options).time(plan, packed, repeats);
         let (output, mut seconds) = ran.unwrap_or_else(|error| panic!("{line}: {error}"));
         seconds.sort_by(f64::total_cmp);
         (output, seconds[seconds.len() / 2])
