@@ -57,7 +57,10 @@ fn a_pipe_that_breaks_is_named_and_standard_output_is_not_blamed_for_it() {
         let pipe = pipe.clone();
         move || drop(fs::File::open(pipe).unwrap())
     });
-    let out = padproof(&run(&[&junit(&pipe)]));
+    // More than a pipe holds: the write waits for the reader to leave, however late.
+    let report = junit(&pipe);
+    let args = ["run", "boundary", "-p", "plan-units", "--export", &report];
+    let out = padproof(&args);
     reader.join().unwrap();
     let said = text(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
