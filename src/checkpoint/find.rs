@@ -36,7 +36,7 @@ pub enum Kind {
 
 impl Kind {
     /// What follows a projection's name, in a tensor of one expert and in one of all experts.
-    pub(super) fn suffixes(self) -> (&'static [&'static str], &'static [&'static str]) {
+    pub(crate) fn suffixes(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Kind::Weight => (
                 &[".weight", ".weight_packed"],

@@ -10,6 +10,7 @@ use super::folder::{Seen, sweep};
 use super::recipe::{Recipe, Request};
 use super::stream;
 use super::treat::{Tensors, Treat};
+use super::verify::verify;
 use super::write::{Progress, Step, hash};
 use crate::checkpoint::{Checkpoint, INDEX, TensorFile, named};
 use crate::model::FILE_LIMIT;
@@ -69,6 +70,7 @@ pub(super) fn done_before(
         if !same || there.request != *request || !made_of(folder, &there, progress)? {
             return Err(exists());
         }
+        whole(out, progress)?;
         sweep(out)?;
         let out = out.display();
         return Ok(Some(format!(
@@ -90,6 +92,23 @@ pub(super) fn done_before(
         Err(_) => Err(PadError::Refused(format!(
             "{place}: its config.json says that padproof padded it, but {CERTIFICATE} cannot be read"
         ))),
+    }
+}
+
+/// Refuses an output that is there but no longer as it was written, so that no script goes on with it.
+fn whole(out: &Path, progress: &mut Progress<'_>) -> Result<(), PadError> {
+    let damaged = |why: String| {
+        let out = out.display();
+        Err(PadError::Refused(format!(
+            "{out} is this checkpoint padded so, but not as it was written: {why}; nothing was written (remove {out} to pad anew)"
+        )))
+    };
+    match verify(out, progress) {
+        Err(error) => damaged(error.to_string()),
+        Ok(verified) => match verified.first.first() {
+            None => Ok(()),
+            Some(first) => damaged(format!("{}: {}", first.place, first.why)),
+        },
     }
 }
 

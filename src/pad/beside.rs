@@ -7,7 +7,7 @@ use super::change::{Change, Padding, Shaped};
 use super::error::{PadError, tensor};
 use super::sizes::{Blocks, Part};
 use super::treat::{Treat, shape, whole};
-use crate::checkpoint::{Named, Rows, codes_in, named};
+use crate::checkpoint::{Kind, Named, Rows, codes_in, named};
 use crate::num::Dtype;
 use safetensors::Dtype as Stored;
 
@@ -88,10 +88,16 @@ impl Treat<'_> {
         if self.recipe.routed.groups() {
             return self.groups(name, shaped, blocks);
         }
-        let Some(stem) = name.strip_suffix(".weight_scale_inv") else {
+        let (suffixes, _) = Kind::Scale.suffixes();
+        let Some(stem) = suffixes.iter().find_map(|s| name.strip_suffix(s)) else {
             return Ok(Change::Copy);
         };
         let weight = self.tensors.get(&format!("{stem}.weight"));
+        // What is named `scale` alone is a norm's as well, and blocks are of FP8 alone.
+        let other = weight.is_none_or(|w| w.dtype != Stored::F8_E4M3);
+        if other && !name.ends_with(".weight_scale_inv") {
+            return Ok(Change::Copy);
+        }
         let Some([rows, cols]) = weight.map(|w| w.shape.as_slice()) else {
             return Err(tensor(
                 name,

@@ -12,6 +12,7 @@ mod error;
 mod folder;
 mod hold;
 mod recipe;
+mod resume;
 mod sizes;
 mod space;
 mod stream;

@@ -133,6 +133,7 @@ pub fn pad(
         files: files.clone(),
     };
     let mut making = Making::start(out, &head)?;
+    super::resume::keep(&mut making, &run.metadata()?, progress);
     let resumed = making.done.len();
     let done = run.all(&mut making, progress)?;
     unchanged(folder, &files)?;

@@ -91,6 +91,28 @@ fn nothing_of_a_folder_is_left_behind_in_silence() {
 }
 
 #[test]
+fn an_output_that_was_damaged_is_not_said_to_be_done() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 16 };
+    scene.padded(&out, &asked);
+    let shard = out.join("model-00001-of-00003.safetensors");
+    let whole = std::fs::read(&shard).unwrap();
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for bytes in [Some(&flipped[..]), Some(&whole[..99]), Some(&[]), None] {
+        std::fs::remove_file(&shard).unwrap();
+        if let Some(bytes) = bytes {
+            std::fs::write(&shard, bytes).unwrap();
+        }
+        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(error.contains("not as it was written"), "{error}");
+        std::fs::write(&shard, &whole).unwrap();
+    }
+    assert!(matches!(scene.pad(&out, &asked), Ok(Outcome::Nothing(_))));
+}
+
+#[test]
 fn padding_again_writes_nothing_and_says_why() {
     let scene = Scene::new(Made::new("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
     let (_keep, out) = scene.out();

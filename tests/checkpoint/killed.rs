@@ -139,6 +139,23 @@ fn a_run_goes_on_with_what_is_whole_and_starts_anew_when_the_input_or_the_reques
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(resumed(&scene, &out, &asked), 0);
 
+    // As long as it says, but not what was written: a tensor's byte, a header's, a text's.
+    let flip = |name: &str, byte: &dyn Fn(&[u8]) -> usize| {
+        stop();
+        let path = partial(&out).join("checkpoint").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = byte(&bytes);
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(resumed(&scene, &out, &asked), 2, "{name}");
+    };
+    let first = "model-00001-of-00003.safetensors";
+    flip(first, &|bytes| bytes.len() - 1);
+    flip(first, &|bytes| {
+        bytes.windows(2).position(|w| w == b"pt").unwrap()
+    });
+    flip("config.json", &|bytes| bytes.len() / 2);
+
     // A journal whose last line was cut short, and a file that is not as long as it says.
     stop();
     let journal = partial(&out).join("journal");

@@ -11,6 +11,7 @@ mod faults;
 mod hostile;
 mod invent;
 mod killed;
+mod oddly;
 mod padded;
 mod plain;
 mod planted;

@@ -17,9 +17,9 @@ const P: &str = "model.layers.0.mlp.experts.";
 
 /// A tensor of a file under change.
 pub(crate) struct Held {
-    name: String,
+    pub(crate) name: String,
     pub(crate) dtype: Dtype,
-    shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -59,14 +59,14 @@ pub(crate) fn of<'t>(tensors: &'t mut [Held], name: &str) -> &'t mut Held {
         .unwrap_or_else(|| panic!("{name}"))
 }
 
-fn json(path: &Path, change: impl FnOnce(&mut Value)) {
+pub(crate) fn json(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut value: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     change(&mut value);
     std::fs::write(path, serde_json::to_vec(&value).unwrap()).unwrap();
 }
 
 /// Makes the certificate say that the bytes that are there are those that were written.
-fn resealed(out: &Path) {
+pub(crate) fn resealed(out: &Path) {
     let checkpoint = Checkpoint::open(out).unwrap();
     json(&out.join(CERTIFICATE), |value| {
         for note in value["tensors"].as_array_mut().unwrap() {
