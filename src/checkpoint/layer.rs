@@ -409,7 +409,8 @@ impl<'a> Layer<'a> {
     }
 
     /// Whether fused tensors are stored as [experts, inputs, outputs]. Where gate_up has two halves,
-    /// hidden and intermediate sizes cannot make both readings fit both tensors.
+    /// hidden and intermediate sizes cannot make both readings fit both tensors; where it has one, they
+    /// can, and nothing else tells.
     fn is_transposed(&self) -> Result<bool, CheckpointError> {
         if !self.family.fused || self.shape.weight.element().bits() < 8 {
             return Ok(false);
@@ -424,7 +425,15 @@ impl<'a> Layer<'a> {
             plain &= entry.shape == [self.shape.experts, rows, cols];
             turned &= entry.shape == [self.shape.experts, cols, rows];
         }
-        Ok(turned && !plain)
+        if plain && turned {
+            let name = self.family.name(self.family.second, "", 0);
+            let why = format!(
+                "inputs and outputs are both {}, and nothing says which axis is which",
+                self.shape.hidden
+            );
+            return Err(tensor_error(self.checkpoint.place(), &name, why));
+        }
+        Ok(turned)
     }
 
     /// Refuses what would change the meaning of the weights, and experts that the model lacks.

@@ -272,6 +272,17 @@ pub(super) fn texts(
     let mut texts = BTreeMap::from([(CONFIG.to_owned(), config.padded(recipe)?)]);
     let path = folder.join(INDEX);
     if path.exists() {
+        let listed = config::read_index(&text(&path, INDEX_MAX)?).map(|(map, _)| map);
+        let absent = |name: &&String| listed.as_ref().is_some_and(|map| !map.contains_key(*name));
+        if let Some(name) = tensors.keys().find(absent) {
+            let name: String = name.chars().take(200).collect();
+            return Err(PadError::File {
+                file: path.display().to_string(),
+                why: format!(
+                    "weight_map leaves out `{name}`, which lies in a file that it names: some readers would load it, others not"
+                ),
+            });
+        }
         let bytes = |(name, shaped): (&String, &Shaped)| changes[name].bytes(shaped);
         let total = tensors
             .iter()

@@ -197,11 +197,12 @@ pub(super) fn read_index(text: &str) -> Option<(BTreeMap<String, String>, Option
     #[derive(serde::Deserialize)]
     struct Index {
         weight_map: BTreeMap<String, String>,
-        #[serde(default)]
-        metadata: BTreeMap<String, Value>,
+        // Some writers give null.
+        metadata: Option<BTreeMap<String, Value>>,
     }
     let read: Index = serde_json::from_str(text).ok()?;
-    let total = match read.metadata.get("total_size") {
+    let metadata = read.metadata.unwrap_or_default();
+    let total = match metadata.get("total_size") {
         // Some writers give a float.
         Some(Value::Number(n)) => n.as_u64().or(n.as_f64().map(|n| n as u64)),
         _ => None,

@@ -16,6 +16,7 @@ mod resume;
 mod sizes;
 mod space;
 mod stream;
+mod told;
 mod treat;
 mod verify;
 mod write;

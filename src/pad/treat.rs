@@ -21,8 +21,8 @@ pub(super) type Tensors = BTreeMap<String, Shaped>;
 pub(super) struct Treat<'a> {
     pub(super) recipe: &'a Recipe,
     pub(super) tensors: &'a Tensors,
-    /// Prefixes whose fused weights are stored as [experts, inputs, outputs].
-    turned: BTreeMap<&'a str, bool>,
+    /// Whether fused weights fit as [experts, outputs, inputs] and as [experts, inputs, outputs], by prefix.
+    fits: BTreeMap<&'a str, (bool, bool)>,
 }
 
 /// One tensor's matrix before it grows: extents of both axes in elements, as stored.
@@ -42,7 +42,7 @@ impl<'a> Treat<'a> {
         let mut treat = Treat {
             recipe,
             tensors,
-            turned: BTreeMap::new(),
+            fits: BTreeMap::new(),
         };
         let mut fits: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
         for (name, shaped) in tensors {
@@ -60,10 +60,7 @@ impl<'a> Treat<'a> {
             fit.0 &= rest == [of(out), of(inner)];
             fit.1 &= rest == [of(inner), of(out)];
         }
-        let turned = fits
-            .into_iter()
-            .map(|(prefix, (plain, turned))| (prefix, turned && !plain));
-        treat.turned = turned.collect();
+        treat.fits = fits;
         treat
     }
 
@@ -325,7 +322,7 @@ impl<'a> Treat<'a> {
     }
 
     fn is_turned(&self, named: &Named<'_>) -> bool {
-        named.fused && self.turned.get(named.prefix).is_some_and(|&turned| turned)
+        named.fused && self.fits.get(named.prefix) == Some(&(false, true))
     }
 
     /// A weight's matrix, checked against the sizes.
@@ -340,6 +337,13 @@ impl<'a> Treat<'a> {
     ) -> Result<Extents, PadError> {
         let lead = self.lead(name, named, shaped)?;
         let (out, inner) = self.logical(part, rows, self.halves(rows));
+        // Codes that share bytes do so along inputs, which are last then.
+        let both = named.fused && self.fits.get(named.prefix) == Some(&(true, true));
+        if both && shaped.dtype.bitsize() >= 8 {
+            let why =
+                format!("inputs and outputs are both {out}, and nothing says which axis is which");
+            return Err(tensor(name, why));
+        }
         let turned = self.is_turned(named);
         let (r, c) = if turned { (inner, out) } else { (out, inner) };
         self.expect(name, named, shaped, (r, c), codes)?;

@@ -181,7 +181,8 @@ pub fn pad(
         file.write_all(&text).map_err(io_at(path))
     })?;
     making.finish()?;
-    let notes = run.notes(&certificate);
+    let held = run.holders().unwrap_or_default();
+    let notes = super::told::notes(&files, &|name| held.contains_key(name), &certificate);
     let with_tensors = |d: &&Done| !d.tensors.is_empty();
     Ok(Outcome::Padded(Box::new(Padded {
         written: done
@@ -420,22 +421,6 @@ impl Run<'_> {
             tensors: Vec::new(),
             file: Some(note),
         })
-    }
-
-    fn notes(&self, certificate: &Certificate) -> Vec<String> {
-        let held = self.holders().unwrap_or_default();
-        let other = |f: &&Seen| f.name.ends_with(".safetensors") && !held.contains_key(&f.name);
-        let name = |f: &Seen| format!("{} is in no index: copied as it is, not padded", f.name);
-        let mut notes: Vec<String> = self.files.iter().filter(other).map(name).collect();
-        if certificate
-            .audit
-            .as_ref()
-            .is_none_or(|audit| audit.layers == 0)
-        {
-            let why = "not audited: no name of a layer with experts says its number; padproof verify holds every byte against the input's digests";
-            notes.push(why.to_owned());
-        }
-        notes
     }
 }
 

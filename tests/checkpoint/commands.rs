@@ -133,6 +133,10 @@ fn what_does_not_fit_is_said_before_anything_is_written() {
     let head = checkpoint::header("shard", file.metadata(), &outputs).unwrap();
     std::fs::write(&path, [&*head, &*data].concat()).unwrap();
     let whole = (head.len() + data.len()) as u64 + hole;
+    let index = scene.path().join("model.safetensors.index.json");
+    let text = std::fs::read_to_string(&index).unwrap();
+    let listed = "\"weight_map\": {\"model.hole\": \"model-00001-of-00003.safetensors\",";
+    std::fs::write(&index, text.replace("\"weight_map\": {", listed)).unwrap();
     let opened = std::fs::File::options().write(true).open(&path).unwrap();
     if let Err(why) = opened.set_len(whole) {
         println!("skipped: no file with a hole of {hole} bytes here: {why}");

@@ -1,10 +1,11 @@
 //! Goal: a checkpoint that is named or stored otherwise than most is padded right, or refused.
 //! Method: change headers, indexes and files of invented checkpoints before they are padded.
 
-use crate::invent::QWEN;
+use crate::families::shape;
+use crate::invent::{Family, QWEN, before, made};
 use crate::scene::{Asked, Made, Scene, verified};
-use crate::verified::{change, json, resealed};
-use padproof::checkpoint::Checkpoint;
+use crate::verified::{change, json, of, resealed};
+use padproof::checkpoint::{Checkpoint, Layer};
 use padproof::pad::CERTIFICATE;
 use std::path::Path;
 
@@ -71,4 +72,96 @@ fn block_scales_outside_of_experts_are_refined_under_every_name() {
             "{error}"
         );
     }
+}
+
+const PLAIN: &str = "e=2,h=32,i=44,tp=2,w=bf16,fill=wild";
+const ALIGNED: Asked = Asked::Align { tp: 2, align: 32 };
+
+#[test]
+fn square_fused_experts_without_a_gate_are_refused() {
+    let pad = |line| {
+        let scene = Scene::new(Made::new(line, Family::Fused));
+        reworded(scene.path(), ".gate_up_proj\"", ".up_proj\"");
+        let (_keep, out) = scene.out();
+        scene.pad(&out, &ALIGNED).map_err(|e| e.to_string())
+    };
+    pad("e=2,h=32,i=44,act=relu2,tp=2,w=bf16,fill=wild").unwrap();
+    let line = "e=2,h=32,i=32,act=relu2,tp=2,w=bf16,fill=wild";
+    let error = pad(line).unwrap_err();
+    assert!(
+        error.contains("nothing says which axis is which"),
+        "{error}"
+    );
+    // The reader of audits.
+    let (case, plan, logical) = made(line);
+    let mut file = before(&case, &logical, Family::Fused, "m.layers.3.");
+    for tensor in &mut file.tensors {
+        tensor.0 = tensor.0.replace("gate_up_proj", "up_proj");
+    }
+    let file = file.open();
+    let error = Layer::find(&file, shape(&plan, Family::Fused), Some(3)).err();
+    let error = error.unwrap().to_string();
+    assert!(
+        error.contains("nothing says which axis is which"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_index_that_leaves_out_a_tensor_is_refused_and_one_without_metadata_is_read() {
+    let scene = Scene::new(Made::new(PLAIN, QWEN));
+    let (_keep, out) = scene.out();
+    let index = scene.path().join("model.safetensors.index.json");
+    json(&index, |value| value["metadata"] = serde_json::Value::Null);
+    scene.padded(&out, &ALIGNED);
+    assert_eq!(verified(&out).faults, 0);
+    json(&index, |value| {
+        let name = "model.layers.0.input_layernorm.weight";
+        value["weight_map"]
+            .as_object_mut()
+            .unwrap()
+            .remove(name)
+            .unwrap();
+    });
+    let error = scene.pad(&out.with_file_name("b"), &ALIGNED).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("weight_map leaves out `model.layers.0.input_layernorm.weight`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn weights_of_other_kinds_are_said_to_be_copied() {
+    let scene = Scene::new(Made::new(PLAIN, QWEN));
+    let name = "pytorch_model-00001-of-00001.bin";
+    std::fs::write(scene.path().join(name), "weights").unwrap();
+    let (_keep, out) = scene.out();
+    let notes = scene.padded(&out, &ALIGNED).notes;
+    assert!(notes.len() == 1 && notes[0].contains(name), "{notes:?}");
+}
+
+#[test]
+fn outputs_of_another_expert_are_compared_where_one_holds_a_nan() {
+    let scene = Scene::new(Made::new(PLAIN, QWEN));
+    let spoil = |name: &str| {
+        change(scene.path(), |tensors| {
+            of(tensors, name).bytes[..2].copy_from_slice(&0x7fc0_u16.to_le_bytes());
+        });
+    };
+    spoil("0.gate_proj.weight");
+    let (_keep, out) = scene.out();
+    let padded = scene.padded(&out, &ALIGNED);
+    let found = &padded.certificate.differential[0];
+    assert!(
+        found.experts == [1] && found.verdict.starts_with("pass"),
+        "{found:?}"
+    );
+    assert!(padded.notes.is_empty(), "{:?}", padded.notes);
+    spoil("1.gate_proj.weight");
+    let notes = scene.padded(&out.with_file_name("b"), &ALIGNED).notes;
+    assert!(
+        notes.len() == 1 && notes[0].contains("outputs prove nothing"),
+        "{notes:?}"
+    );
 }

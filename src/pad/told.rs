@@ -1,0 +1,51 @@
+//! What there is to say of a padding beside its sizes.
+//!
+//! It must not read files. Layer 8.
+
+use super::certificate::Certificate;
+use super::folder::Seen;
+use super::hold::VACUOUS;
+
+/// What names of files end with that hold weights of other kinds.
+const OTHER_WEIGHTS: [&str; 8] = [
+    ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx",
+];
+
+/// One sentence each; `held` says which files hold the tensors that were padded.
+pub(super) fn notes(
+    files: &[Seen],
+    held: &dyn Fn(&str) -> bool,
+    certificate: &Certificate,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for name in files.iter().map(|f| &f.name).filter(|name| !held(name)) {
+        if name.ends_with(".safetensors") {
+            notes.push(format!(
+                "{name} is in no index: copied as it is, not padded"
+            ));
+        } else if OTHER_WEIGHTS.iter().any(|end| name.ends_with(end)) {
+            notes.push(format!(
+                "{name} is no safetensors file: copied as it is, not padded, whatever weights it holds"
+            ));
+        }
+    }
+    if certificate
+        .audit
+        .as_ref()
+        .is_none_or(|audit| audit.layers == 0)
+    {
+        let why = "not audited: no name of a layer with experts says its number; padproof verify holds every byte against the input's digests";
+        notes.push(why.to_owned());
+    }
+    for note in certificate
+        .differential
+        .iter()
+        .filter(|n| n.verdict == VACUOUS)
+    {
+        notes.push(format!(
+            "{}: outputs prove nothing, all are NaN before and after, of every expert that was looked at; bytes were held against the input's",
+            note.prefix
+        ));
+    }
+    notes
+}
