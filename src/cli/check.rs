@@ -6,7 +6,7 @@ use super::args::CheckArgs;
 use super::environment::Environment;
 use super::error::CliError;
 use super::select::{case, property, rules, rules_arguments};
-use super::subject::{chosen, end_at_once};
+use super::subject::{chosen, end_at_once, unless_interrupted};
 use crate::case::Case;
 use crate::property::{Property, Verdict};
 use crate::report::finding_block;
@@ -22,6 +22,8 @@ struct Question {
     property: &'static Property,
     case: Case,
     subject: SubjectChoice,
+    /// What an interrupt ends.
+    running: Running,
     rules: Cow<'static, Rules>,
     /// Arguments that bring the rules.
     arguments: String,
@@ -36,6 +38,7 @@ fn parsed(args: &CheckArgs) -> Result<Question, CliError> {
         property: property(&args.property)?,
         case: case(&args.case, &rules)?,
         subject: chosen(&args.subject, &running)?,
+        running,
         rules,
         arguments: rules_arguments(file),
     })
@@ -71,6 +74,7 @@ pub(super) fn check(
     let started = Instant::now();
     let mut worker = Worker::new(&question.subject, &question.rules);
     let verdict = worker.check(question.property, &question.case);
+    unless_interrupted(&question.running)?;
     let code = match verdict {
         Verdict::Pass(_) => ExitCode::Passed,
         Verdict::Fail(_) => ExitCode::Failed,
@@ -89,6 +93,7 @@ pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, 
     let property = question.property;
     let mut worker = Worker::new(&question.subject, &question.rules);
     let verdict = worker.check(property, &question.case);
+    unless_interrupted(&question.running)?;
     if !matches!(verdict, Verdict::Fail(_)) {
         // Failed is style.md C.3's word for a shrink that had nothing to shrink.
         let code = match verdict {
@@ -104,9 +109,11 @@ pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, 
         finding_block(&done, false, false, out)?;
         return Ok(code);
     }
-    let small = worker.shrink(property, &question.case);
+    let go_on = || !question.running.ended();
+    let small = worker.shrink_while(property, &question.case, go_on);
     let started = Instant::now();
     let verdict = worker.check(property, &small);
+    unless_interrupted(&question.running)?;
     let done = finished(&question, verdict, started.elapsed());
     finding_block(&done, true, false, out)?;
     Ok(ExitCode::Passed)

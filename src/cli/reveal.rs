@@ -4,7 +4,7 @@
 
 use super::args::SubjectArgs;
 use super::error::CliError;
-use super::subject::{chosen, end_at_once};
+use super::subject::{chosen, end_at_once, unless_interrupted};
 use crate::report::orders_human;
 use crate::run::ExitCode;
 use crate::subject::{Axis, Running, Setup, Subject, orders};
@@ -73,7 +73,8 @@ pub(super) fn reveal(args: &RevealArgs, out: &mut dyn Write) -> Result<ExitCode,
         RevealAxis::Hidden => &[Axis::Hidden],
         RevealAxis::Both => &[Axis::Intermediate, Axis::Hidden],
     };
-    let mut subject = subject(args)?;
+    let running = Running::default();
+    let mut subject = subject(args, &running)?;
     for &axis in axes {
         let setup = Setup {
             axis,
@@ -84,15 +85,15 @@ pub(super) fn reveal(args: &RevealArgs, out: &mut dyn Write) -> Result<ExitCode,
             rows_padded: args.rows,
             weights: args.weights,
         };
-        let found = orders(subject.as_mut(), setup)?;
-        orders_human(&args.subject, &found, out)?;
+        let found = orders(subject.as_mut(), setup);
+        unless_interrupted(&running)?;
+        orders_human(&args.subject, &found?, out)?;
     }
     Ok(ExitCode::Passed)
 }
 
-fn subject(args: &RevealArgs) -> Result<Box<dyn Subject + Send>, CliError> {
-    let running = Running::default();
-    end_at_once(&running)?;
+fn subject(args: &RevealArgs, running: &Running) -> Result<Box<dyn Subject + Send>, CliError> {
+    end_at_once(running)?;
     let choice = chosen(
         &SubjectArgs {
             subject: Some(args.subject.clone()),
@@ -100,7 +101,7 @@ fn subject(args: &RevealArgs) -> Result<Box<dyn Subject + Send>, CliError> {
             start_timeout: args.start_timeout,
             reveal: false,
         },
-        &running,
+        running,
     )?;
     Ok(choice.subject())
 }

@@ -11,7 +11,7 @@ use super::export::{Export, exports, standard};
 use super::output::{complain, note};
 use super::progress::Meter;
 use super::select::{Selected, properties, rules, rules_arguments};
-use super::subject::{chosen as chosen_subject, end_at_once, interrupt};
+use super::subject::{chosen as chosen_subject, end_at_once, interrupt, unless_interrupted};
 use super::values::{Count, Seed};
 use crate::r#gen::Domain;
 use crate::property::{Needs, Property};
@@ -326,6 +326,7 @@ pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, C
     end_at_once(&running)?;
     let subject = chosen_subject(&args.choice.subject, &running)?;
     let matrix = matrix(&cases, &subject);
+    unless_interrupted(&running)?;
     match args.conduct.format {
         RunFormat::Human => matrix_human(&matrix, out)?,
         RunFormat::Json => matrix_json(&matrix, out)?,

@@ -83,6 +83,14 @@ pub(super) fn end_at_once(running: &Running) -> Result<(), CliError> {
     ctrlc::set_handler(move || end(&running)).map_err(handler)
 }
 
+/// Nothing is concluded from what an interrupt ended: asked before a word is printed.
+pub(super) fn unless_interrupted(running: &Running) -> Result<(), CliError> {
+    if running.ended() {
+        return Err(CliError::Interrupted);
+    }
+    Ok(())
+}
+
 fn end(running: &Running) -> ! {
     running.end();
     std::process::exit(i32::from(ExitCode::Interrupted.number()))

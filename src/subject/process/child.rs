@@ -90,8 +90,16 @@ impl Child {
         }
     }
 
-    /// Takes one reply.
+    /// Takes one reply. Whatever ends the wait after an interrupt, the interrupt did.
     pub(super) fn receive(&mut self, timeout: Duration) -> Result<Vec<u8>, Misbehaviour> {
+        let reply = self.await_reply(timeout);
+        reply.map_err(|what| match self.running.ended() {
+            true => Misbehaviour::Interrupted,
+            false => what,
+        })
+    }
+
+    fn await_reply(&mut self, timeout: Duration) -> Result<Vec<u8>, Misbehaviour> {
         let since = Instant::now();
         loop {
             let left = timeout.saturating_sub(since.elapsed());
