@@ -77,6 +77,10 @@ while True:
         if len(sys.argv) > 2:
             tell(sys.argv[2])
         time.sleep(3600)
+    elif how == "signal-beside-a-holder":
+        # A process of a session of its own keeps the pipes open.
+        subprocess.Popen(["sleep", "20"], start_new_session=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "exit-with-a-child":
         tell(sys.argv[2])
         os._exit(3)

@@ -53,6 +53,21 @@ fn misbehaviour_is_a_finding_with_its_last_words_and_a_reproducer() {
 }
 
 #[test]
+fn a_crash_is_seen_where_a_process_elsewhere_holds_the_pipes() {
+    let Some(python) = python("struct") else {
+        return;
+    };
+    // A limit above the time for which the death is looked into, and one below.
+    for limit in ["10s", "500ms"] {
+        let how = "signal-beside-a-holder";
+        let command = script(&python, "tests/external/misbehave.py", how);
+        let asked = ["--subject", &command, "--timeout", limit];
+        let said = ends(&[&["check", "pad-identity", CASE], &asked[..]].concat(), 1);
+        assert!(said.contains("the subject ended: signal: 11"), "{said}");
+    }
+}
+
+#[test]
 fn a_second_reply_is_found_before_the_next_request() {
     let Some(python) = python("struct") else {
         return;

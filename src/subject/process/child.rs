@@ -101,6 +101,7 @@ impl Child {
 
     fn await_reply(&mut self, timeout: Duration) -> Result<Vec<u8>, Misbehaviour> {
         let since = Instant::now();
+        let mut dead: Option<Instant> = None;
         loop {
             let left = timeout.saturating_sub(since.elapsed());
             match self.replies.recv_timeout(left.min(LOOK)) {
@@ -112,14 +113,22 @@ impl Child {
                 Err(RecvTimeoutError::Timeout) if self.running.ended() => {
                     return Err(Misbehaviour::Interrupted);
                 }
-                Err(RecvTimeoutError::Timeout) if since.elapsed() >= timeout => {
-                    return Err(Misbehaviour::Timeout {
-                        timeout,
-                        text: self.begun.text(),
-                    });
+                Err(RecvTimeoutError::Timeout) => {
+                    // What it left behind is ended with it, but holds its output open where it left
+                    // the group: the end of the output is not waited for then, only what is in it.
+                    let late = since.elapsed() >= timeout;
+                    if group::settle(&self.group) {
+                        let died = *dead.get_or_insert_with(Instant::now);
+                        if late || died.elapsed() >= GRACE {
+                            return Err(self.ended());
+                        }
+                    } else if late {
+                        return Err(Misbehaviour::Timeout {
+                            timeout,
+                            text: self.begun.text(),
+                        });
+                    }
                 }
-                // What it left behind may hold its output open.
-                Err(RecvTimeoutError::Timeout) => group::settle(&self.group),
             }
         }
     }

@@ -93,12 +93,14 @@ impl Group {
     fn signal(&self) {}
 }
 
-/// Ends what a first process left behind that has ended.
-pub(super) fn settle(group: &Handle) {
+/// Ends what a first process left behind that has ended, and answers whether it has.
+pub(super) fn settle(group: &Handle) -> bool {
     let mut held = lock(group);
-    if held.ended() {
+    let ended = held.ended();
+    if ended {
         held.end();
     }
+    ended
 }
 
 /// Waits for the first process to end, and ends the rest; none where it does not end in time.
