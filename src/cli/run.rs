@@ -136,7 +136,7 @@ fn go(
 ) -> Result<ExitCode, CliError> {
     let mut chosen = properties(choice)?;
     let running = Running::default();
-    let stop = interrupt(&running)?;
+    let interrupts = interrupt(&running)?;
     let subject = chosen_subject(&choice.subject, &running)?;
     if choice.property.is_none() {
         let asked = |p: &&Property| match p.needs {
@@ -184,11 +184,12 @@ fn go(
         arguments: rules_arguments(choice.own.rules.as_deref()),
         threads: threads(conduct.jobs),
         canonical: conduct.canonical,
-        stop: &stop,
+        stop: &interrupts.stop,
     };
     if conduct.verbose > 0 {
         explain(&settings);
     }
+    interrupts.begin()?;
     let outcome = report(&settings, conduct, color, surroundings.ci)?;
     let nothing = match choice.no_cases {
         NoCases::Fail => ExitCode::NothingRan,

@@ -9,7 +9,7 @@ use super::select::unknown;
 use crate::run::ExitCode;
 use crate::schedule::UnknownOrder;
 use crate::subject::{Known, Limits, Program, Running, SubjectChoice, SubjectError};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The chosen subject; a program has been started and greeted then.
@@ -60,21 +60,58 @@ pub(super) fn chosen(args: &SubjectArgs, running: &Running) -> Result<SubjectCho
     }
 }
 
+/// What came first of a run: its first case, or an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Case,
+    Interrupt,
+}
+
+/// What Ctrl-C does to a run.
+#[derive(Debug)]
+pub(super) struct Interrupts {
+    /// A switch that the first one sets.
+    pub(super) stop: Arc<AtomicBool>,
+    first: Arc<OnceLock<First>>,
+}
+
+impl Interrupts {
+    /// The run begins, and will leave a report: not where an interrupt came first.
+    pub(super) fn begin(&self) -> Result<(), CliError> {
+        let begun = *self.first.get_or_init(|| First::Case) == First::Case;
+        if begun {
+            Ok(())
+        } else {
+            Err(CliError::Interrupted)
+        }
+    }
+}
+
 /// A switch that Ctrl-C sets; what runs is ended then, and a second one ends this process at once.
-pub(super) fn interrupt(running: &Running) -> Result<Arc<AtomicBool>, CliError> {
-    const FIRST: &str = "the report holds what had run; again ends without one";
+pub(super) fn interrupt(running: &Running) -> Result<Interrupts, CliError> {
+    const RUNS: &str = "the report holds what had run; again ends without one";
+    const EARLY: &str = "nothing had run, so there is no report";
     let stop = Arc::new(AtomicBool::new(false));
-    let (inside, running) = (Arc::clone(&stop), running.clone());
+    let first = Arc::new(OnceLock::new());
+    let interrupts = Interrupts {
+        stop: Arc::clone(&stop),
+        first: Arc::clone(&first),
+    };
+    let running = running.clone();
     ctrlc::set_handler(move || {
-        if inside.swap(true, Ordering::Relaxed) {
+        if stop.swap(true, Ordering::Relaxed) {
             complain("interrupted", "again: there is no report");
             end(&running);
         }
-        complain("interrupted", FIRST);
+        let said = match first.get_or_init(|| First::Interrupt) {
+            First::Case => RUNS,
+            First::Interrupt => EARLY,
+        };
+        complain("interrupted", said);
         running.end();
     })
     .map_err(handler)?;
-    Ok(stop)
+    Ok(interrupts)
 }
 
 /// For a command of one case: Ctrl-C ends what runs, and this process, at once.

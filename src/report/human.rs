@@ -33,6 +33,8 @@ pub struct Human<'w> {
     keep: bool,
     failures: Vec<Finished>,
     shown: usize,
+    /// Whether there are random cases, so that there is a place to go on from.
+    draws: bool,
 }
 
 impl<'w> Human<'w> {
@@ -44,6 +46,7 @@ impl<'w> Human<'w> {
             keep,
             failures: Vec::new(),
             shown: 0,
+            draws: false,
         }
     }
 
@@ -128,6 +131,19 @@ impl<'w> Human<'w> {
         failures.iter().try_for_each(|done| self.block(done))
     }
 
+    fn stopped(&mut self, ended: Ended, resume: u64) -> io::Result<()> {
+        let why = match ended {
+            Ended::Whole => return Ok(()),
+            Ended::MaxFail => "stopped at the failure limit (--max-fail)",
+            Ended::Interrupted => "interrupted",
+        };
+        if self.draws {
+            writeln!(self.out, "{why}; go on with --start {resume}")
+        } else {
+            writeln!(self.out, "{why}")
+        }
+    }
+
     fn summary(&mut self, counts: &Counts, groups: &[Group], time: Duration) -> io::Result<()> {
         let mut names: Vec<&str> = groups.iter().map(|g| g.property).collect();
         names.dedup();
@@ -181,6 +197,7 @@ impl Reporter for Human<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::RunStarted { environment: e } => {
+                self.draws = e.cases != Some(0);
                 writeln!(
                     self.out,
                     "padproof {}  seed {}  tier {}  {}",
@@ -215,18 +232,7 @@ impl Reporter for Human<'_> {
                     writeln!(self.out, "{} {shortfall}", kind_word(Kind::Vacuous, 8))?;
                 }
                 self.repeat()?;
-                match ended {
-                    Ended::Whole => {}
-                    Ended::MaxFail => {
-                        writeln!(
-                            self.out,
-                            "stopped at the failure limit (--max-fail); go on with --start {resume}"
-                        )?;
-                    }
-                    Ended::Interrupted => {
-                        writeln!(self.out, "interrupted; go on with --start {resume}")?;
-                    }
-                }
+                self.stopped(*ended, *resume)?;
                 self.summary(counts, groups, *time)?;
                 self.out.flush()
             }

@@ -94,6 +94,13 @@ fn an_interrupt_before_the_greeting_leaves_no_process() {
         asked.signal("-INT");
         let out = asked.end();
         assert_eq!(out.status.code(), Some(130), "{words:?}");
+        let said = text(&out.stderr);
+        let wanted = if words[0] == "run" {
+            "interrupted: nothing had run, so there is no report\n"
+        } else {
+            ""
+        };
+        assert_eq!((&*said, &*text(&out.stdout)), (wanted, ""), "{words:?}");
     }
 }
 
@@ -146,6 +153,29 @@ fn one_interrupt_ends_a_run_whose_subject_hangs_and_leaves_the_report() {
     assert_eq!(report["counts"]["failed"], 0, "an interrupt is no finding");
     let said = text(&out.stderr);
     assert!(said.contains("interrupted: the report holds"), "{said}");
+}
+
+#[test]
+fn only_random_cases_have_a_place_to_go_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines.txt");
+    std::fs::write(&lines, CASE).unwrap();
+    let lines = lines.display().to_string();
+    for (words, goes_on) in [
+        (&["replay", &*lines][..], false),
+        (&["run", CASE], false),
+        (&["run", "-n", "5"], true),
+    ] {
+        let Some(asked) = asked("hang-with-a-child", words) else {
+            return;
+        };
+        asked.signal("-INT");
+        let out = asked.end();
+        assert_eq!(out.status.code(), Some(130), "{words:?}");
+        let said = text(&out.stdout);
+        assert!(said.contains("\ninterrupted"), "{words:?}: {said}");
+        assert_eq!(said.contains("--start"), goes_on, "{words:?}: {said}");
+    }
 }
 
 #[test]
