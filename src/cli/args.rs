@@ -316,7 +316,7 @@ pub(super) struct SubjectArgs {
     /// How long that program may take to start, imports and compilation included; 60s if left out
     #[arg(long, value_name = "DUR", env = "PADPROOF_START_TIMEOUT", hide_env_values = true, value_parser = super::values::limit)]
     pub(super) start_timeout: Option<std::time::Duration>,
-    /// Find that program's order of summation wherever equal bits could be asked for, and ask for
+    /// Find that program's order of summation wherever equal bits could be asked for, and look for
     /// them where padding keeps it (see docs/orders.md): slow
     #[arg(long, env = "PADPROOF_REVEAL", hide_env_values = true)]
     pub(super) reveal: bool,

@@ -9,8 +9,8 @@ use super::select::unknown;
 use crate::run::ExitCode;
 use crate::schedule::UnknownOrder;
 use crate::subject::{Known, Limits, Program, Running, SubjectChoice, SubjectError};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The chosen subject; a program has been started and greeted then.
 pub(super) fn chosen(args: &SubjectArgs, running: &Running) -> Result<SubjectChoice, CliError> {

@@ -111,6 +111,13 @@ impl<'a> Trial<'a> {
         self.subject.keeps_order(bare, plan, &counts)
     }
 
+    /// Whether other bits than the unpadded layer's are a failure where padding keeps the order. An
+    /// order that was found and not promised tells no steps: a product may be fused into its sum in
+    /// one shape and rounded before in the other, and only the bound holds then.
+    pub(super) fn promises_bits(&self) -> bool {
+        !self.subject.reveals()
+    }
+
     /// Whether the subject adds in an order that padding from `n` to `padded` leaves alone.
     fn stable(&mut self, n: u64, padded: u64) -> bool {
         let Some(schedule) = self.subject.schedule() else {
@@ -310,8 +317,6 @@ impl<'a> Trial<'a> {
         found: &Comparison,
     ) -> Verdict {
         let first = found.first.first();
-        let revealed = (tier == Tier::SameOrder && self.subject.reveals()).then(|| REVEALED.into());
-        let notes: Vec<String> = padding_note(plan).into_iter().chain(revealed).collect();
         let total = found.elements.max(found.differing);
         Verdict::Fail(Box::new(Finding {
             property,
@@ -328,7 +333,7 @@ impl<'a> Trial<'a> {
             differing: found.differing as u64,
             total: total as u64,
             first: found.first.iter().map(line).collect(),
-            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            note: padding_note(plan),
         }))
     }
 }
@@ -360,9 +365,6 @@ impl Missed<'_> {
         Verdict::Fail(finding)
     }
 }
-
-/// What equal bits rest on where the order was found and not promised.
-const REVEALED: &str = "its order was found to be the same padded and unpadded, but not whether a                         product is fused into its sum or rounded before (docs/orders.md)";
 
 /// Either arm is a property's verdict: `?` leaves with the first that settles it.
 pub(super) type Outcome = Result<Verdict, Verdict>;
