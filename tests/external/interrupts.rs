@@ -117,7 +117,7 @@ fn one_interrupt_ends_a_check_whose_subject_hangs() {
 fn an_interrupt_is_no_finding_and_no_smallest_case() {
     // What is ended must not be taken for what ended by itself: a race, so each is tried often.
     const WIDE: &str = "t=2,h=30,i=33,pad=h32.i32";
-    const TRIES: usize = 8;
+    const TRIES: usize = 5;
     for words in [
         &["check", "pad-identity", CASE][..],
         &["shrink", "pad-identity", CASE],

@@ -118,7 +118,7 @@ fn greetings_that_are_none_cannot_run() {
     for (how, wanted) in [
         (
             "greet-never",
-            "did not greet within 400ms (--start-timeout): standard output begins with `hm`; it wrote: importing",
+            "did not greet within 2s (--start-timeout): standard output begins with `hm`; it wrote: importing",
         ),
         ("greet-without-a-name", "metadata `name`: there is none"),
         (
@@ -131,7 +131,7 @@ fn greetings_that_are_none_cannot_run() {
         ),
     ] {
         let command = script(&python, "tests/external/misbehave.py", how);
-        let limits = ["--timeout", "1h", "--start-timeout", "400ms"];
+        let limits = ["--timeout", "1h", "--start-timeout", "2s"];
         let asked = [
             &["check", "tp-sum", CASE, "--subject", &command],
             &limits[..],
