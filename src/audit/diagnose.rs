@@ -14,6 +14,7 @@ use crate::layout::map;
 use crate::mutant::{self, Mutant};
 use crate::plan::Plan;
 use crate::tensor::{Logical, Tensor};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bytes of the experts that a diagnosis looks at, logical and of all ranks; a few times as many are held.
@@ -53,6 +54,8 @@ pub struct Diagnosis {
     pub experts: Option<Range<usize>>,
     /// The tensors that show it, where others that it would change are right; else none.
     pub tensors: Vec<&'static str>,
+    /// The ranks that show it, where those of others are right; else none.
+    pub ranks: Vec<usize>,
 }
 
 impl Diagnosis {
@@ -65,6 +68,7 @@ impl Diagnosis {
             by,
             experts: None,
             tensors: Vec::new(),
+            ranks: Vec::new(),
         }
     }
 }
@@ -156,6 +160,26 @@ impl Look<'_> {
         self.held.iter().map(same).collect()
     }
 
+    /// The ranks with a tensor that is not right, if one of another rank is: the same tensor, right there.
+    pub(super) fn ranks(&self, right: &[bool]) -> Vec<usize> {
+        let is = |wanted| {
+            self.held
+                .iter()
+                .zip(right)
+                .filter(move |(_, r)| **r == wanted)
+        };
+        let wrong: BTreeSet<usize> = is(false).map(|(held, _)| held.stored.rank).collect();
+        let spared = is(true).any(|(held, _)| {
+            let same = |(other, _): (&Held<'_>, _)| other.stored.role == held.stored.role;
+            !wrong.contains(&held.stored.rank) && is(false).any(same)
+        });
+        if spared {
+            wrong.into_iter().collect()
+        } else {
+            Vec::new()
+        }
+    }
+
     /// The mutants that make every tensor that is not right; those that make all tensors before
     /// those that make some where others are right.
     fn mutants(&self, right: &[bool], padding: Padding) -> Vec<Diagnosis> {
@@ -184,6 +208,7 @@ impl Look<'_> {
                     diagnosis.tensors.push(name);
                 }
             }
+            diagnosis.ranks = self.ranks(right);
             partial.push(diagnosis);
         }
         if whole.is_empty() { partial } else { whole }

@@ -114,5 +114,6 @@ pub(super) fn minus_zero(audit: &Audit) -> Option<Diagnosis> {
         by: Evidence::Places,
         experts: None,
         tensors: Vec::new(),
+        ranks: Vec::new(),
     })
 }

@@ -12,6 +12,8 @@ use crate::tensor::{Logical, Tensor};
 
 /// Different codes that a tensor must hold for their counts to say something.
 const KINDS_MIN: usize = 4;
+/// Smallest steps of a new scale that the largest value of the old one must span.
+const STEPS_MIN: f64 = 4.0;
 
 /// What can be shown of the elements that differ.
 pub(super) fn named(look: &Look<'_>) -> Vec<Diagnosis> {
@@ -22,6 +24,7 @@ pub(super) fn named(look: &Look<'_>) -> Vec<Diagnosis> {
         by,
         experts: Some(look.experts.clone()),
         tensors: Vec::new(),
+        ranks: look.ranks(&look.right(Padding::Inert)),
     };
     if let Some(tensors) = requantised(look) {
         return vec![Diagnosis {
@@ -130,7 +133,10 @@ impl<'a> Values<'a> {
             return false;
         }
         let shape = self.weight.map.logical_shape();
+        let smallest = step(dtype, zero_code(dtype));
+        let most = largest(dtype) / STEPS_MIN;
         let mut held = true;
+        let (mut lost, mut real) = (0_u64, 0_u64);
         crate::layout::for_each(&self.weight.map, |_, at, logical| {
             let Some(place) = logical.filter(|_| held) else {
                 return;
@@ -151,9 +157,15 @@ impl<'a> Values<'a> {
             let now = f64::from(now);
             let (is, was) = (f64::from(dtype.decode(code)) * now, before * then);
             let step = step(dtype, code) * now.abs();
-            held = (is - was).abs() <= step;
+            if was != 0.0 {
+                real += 1;
+                lost += u64::from(is == 0.0);
+                // Under a scale so much larger any value is within a step of zero.
+                held = smallest * now.abs() <= most * then.abs();
+            }
+            held &= (is - was).abs() <= step;
         });
-        held
+        held && 2 * lost <= real
     }
 
     /// Where in the logical grid of scales a logical element finds its own.
@@ -189,6 +201,10 @@ fn read(tensor: &Tensor, [_, rows, cols]: [usize; 3], (e, r, c): Place3, dtype: 
 
 /// The distance from a code to the next one away from zero.
 fn step(dtype: Dtype, code: u32) -> f64 {
+    // Two's complement and offset codes do not grow away from zero; their values are whole.
+    if matches!(dtype, Dtype::Int4 | Dtype::Int8) {
+        return 1.0;
+    }
     let value = f64::from(dtype.decode(code)).abs();
     let next = f64::from(dtype.decode(code + 1)).abs();
     match next.is_finite() && next > value {
@@ -196,6 +212,17 @@ fn step(dtype: Dtype, code: u32) -> f64 {
         // The largest of its sign: as far as the one before it.
         false => value - f64::from(dtype.decode(code.saturating_sub(1))).abs(),
     }
+}
+
+/// The code of zero.
+fn zero_code(dtype: Dtype) -> u32 {
+    if dtype == Dtype::Int4 { 8 } else { 0 }
+}
+
+/// The largest finite value.
+fn largest(dtype: Dtype) -> f64 {
+    let values = (0..1_u32 << dtype.bits()).map(|code| f64::from(dtype.decode(code)));
+    values.filter(|v| v.is_finite()).fold(0.0, f64::max)
 }
 
 fn index(n: u64) -> Option<usize> {

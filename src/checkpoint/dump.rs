@@ -7,6 +7,7 @@ use super::find::{Kind, layer_of};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
+use safetensors::Dtype as Element;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -15,8 +16,18 @@ fn names(role: Role) -> &'static [&'static str] {
     match role {
         Role::W13 => &["w13", "w13_weight", "w13_weight_packed"],
         Role::W2 => &["w2", "w2_weight", "w2_weight_packed"],
-        Role::W13Scale => &["w13_scale", "w13_weight_scale", "w13_weight_scale_inv"],
-        Role::W2Scale => &["w2_scale", "w2_weight_scale", "w2_weight_scale_inv"],
+        Role::W13Scale => &[
+            "w13_scale",
+            "w13_weight_scale",
+            "w13_weight_scale_inv",
+            "w13_blockscale_swizzled",
+        ],
+        Role::W2Scale => &[
+            "w2_scale",
+            "w2_weight_scale",
+            "w2_weight_scale_inv",
+            "w2_blockscale_swizzled",
+        ],
         Role::W13Global => &["w13_scale_2", "w13_weight_scale_2"],
         Role::W2Global => &["w2_scale_2", "w2_weight_scale_2"],
         Role::W13Bias => &["w13_bias", "w13_weight_bias"],
@@ -73,6 +84,15 @@ pub struct Stored {
     pub name: String,
 }
 
+/// Which rank is meant where names of tensors say none, or not all are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// This rank alone is asked for, of which tensors are whose names say none.
+    Only(usize),
+    /// Tensors are of the rank that their names say, and of this one where they say none.
+    Unnamed(usize),
+}
+
 /// A file of padded parameters.
 pub struct Dump<'a> {
     checkpoint: &'a Checkpoint,
@@ -88,15 +108,15 @@ impl<'a> Dump<'a> {
         checkpoint.names().filter_map(layer_of).collect()
     }
 
-    /// Finds the parameters of a layer: of all ranks where names say the rank (`rank3.w13`), else
-    /// those of `rank`; where both are said, of that rank alone.
+    /// Finds the parameters of a layer, of all ranks that names say (`rank3.w13`) or of those that
+    /// `whose` says.
     ///
     /// # Errors
     /// When nothing is found, a rank is not below `ranks`, or two names mean one tensor.
     pub fn find(
         checkpoint: &'a Checkpoint,
         layer: Option<u64>,
-        rank: Option<usize>,
+        whose: Option<Whose>,
         ranks: usize,
     ) -> Result<Dump<'a>, CheckpointError> {
         let role = |name: &str| {
@@ -105,7 +125,7 @@ impl<'a> Dump<'a> {
             all.find(|&r| names(r).contains(&last))
         };
         let none = "no tensor is called w13, w13_weight, w2 or the like";
-        Dump::find_by(checkpoint, (layer, rank, ranks), role, none)
+        Dump::find_by(checkpoint, (layer, whose, ranks), role, none)
     }
 
     /// The same of a layer's shared experts.
@@ -115,40 +135,48 @@ impl<'a> Dump<'a> {
     pub fn find_shared(
         checkpoint: &'a Checkpoint,
         layer: Option<u64>,
-        rank: Option<usize>,
+        whose: Option<Whose>,
         ranks: usize,
     ) -> Result<Dump<'a>, CheckpointError> {
         let none = "no tensor is called shared_experts.gate_up_proj.weight or the like";
-        Dump::find_by(checkpoint, (layer, rank, ranks), shared_role, none)
+        Dump::find_by(checkpoint, (layer, whose, ranks), shared_role, none)
     }
 
     fn find_by(
         checkpoint: &'a Checkpoint,
-        (layer, rank, ranks): (Option<u64>, Option<usize>, usize),
+        (layer, whose, ranks): (Option<u64>, Option<Whose>, usize),
         role_of: impl Fn(&str) -> Option<Role>,
         none: &str,
     ) -> Result<Dump<'a>, CheckpointError> {
+        let (only, unnamed) = match whose {
+            Some(Whose::Only(rank)) => (Some(rank), Some(rank)),
+            Some(Whose::Unnamed(rank)) => (None, Some(rank)),
+            None => (None, (ranks == 1).then_some(0)),
+        };
         let mut found: BTreeMap<(usize, Role), String> = BTreeMap::new();
         let mut unread = Vec::new();
+        // The first tensor of the layer's kind that another layer or rank has.
+        let mut other = None;
         for name in checkpoint.names() {
             if name.starts_with("before.") {
-                continue;
-            }
-            if layer_of(name).is_some_and(|n| layer.is_some_and(|l| l != n)) {
-                unread.push(name.to_owned());
                 continue;
             }
             let Some(role) = role_of(name) else {
                 unread.push(name.to_owned());
                 continue;
             };
-            let named = rank_of(name);
-            if rank.is_some() && named.is_some() && named != rank {
+            let (of_layer, named) = (layer_of(name), rank_of(name));
+            let elsewhere = match (layer.zip(of_layer), only.zip(named)) {
+                (Some((wanted, is)), _) if wanted != is => Some(("layer", wanted, is)),
+                (_, Some((wanted, is))) if wanted != is => Some(("rank", count(wanted), count(is))),
+                _ => None,
+            };
+            if let Some(elsewhere) = elsewhere {
                 unread.push(name.to_owned());
+                other.get_or_insert((name, elsewhere));
                 continue;
             }
-            let only = (ranks == 1).then_some(0);
-            let at = named.or(rank).or(only).ok_or_else(|| {
+            let at = named.or(unnamed).ok_or_else(|| {
                 let why = "neither its name nor --rank says which rank it is of";
                 tensor_error(checkpoint.place(), name, why)
             })?;
@@ -162,7 +190,14 @@ impl<'a> Dump<'a> {
             }
         }
         if found.is_empty() {
-            return Err(file_error(checkpoint.place(), none));
+            let why = match other {
+                Some((name, (what, wanted, is))) => {
+                    let name = shown(name);
+                    format!("no tensor is of {what} {wanted}: `{name}` is of {what} {is}")
+                }
+                None => none.to_owned(),
+            };
+            return Err(file_error(checkpoint.place(), why));
         }
         let stored = |((rank, role), name)| Stored { rank, role, name };
         Ok(Dump {
@@ -183,7 +218,9 @@ impl<'a> Dump<'a> {
     /// When it is of a type that cannot mean `dtype`.
     pub fn bytes(&self, stored: &Stored, dtype: Dtype) -> Result<u64, CheckpointError> {
         let (file, entry) = self.checkpoint.entry(&stored.name)?;
-        if codes_in(dtype, entry.dtype).is_none() {
+        // DeepGEMM holds four E8M0 in an int32 (facts/upstream-padding.md, L-deepgemm).
+        let words = dtype == Dtype::E8m0 && matches!(entry.dtype, Element::I32 | Element::U32);
+        if !words && codes_in(dtype, entry.dtype).is_none() {
             let why = format!("{} where {dtype} is wanted", entry.dtype);
             return Err(tensor_error(file.name(), &stored.name, why));
         }

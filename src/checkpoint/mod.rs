@@ -14,7 +14,7 @@ mod set;
 mod write;
 
 pub use convert::{codes_in, stored_code};
-pub use dump::{Dump, Stored};
+pub use dump::{Dump, Stored, Whose};
 pub use error::CheckpointError;
 pub use file::{Entry, TensorFile};
 pub use find::{Kind, layer_of};

@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::select;
 use crate::audit::{Audited, audit_files_told, diagnose, layer_shape};
 use crate::case::{Case, Scheme};
-use crate::checkpoint::{Checkpoint, Dump, Layer};
+use crate::checkpoint::{Checkpoint, Dump, Layer, Whose};
 use crate::model::Model;
 use crate::pad::Step;
 use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
@@ -28,30 +28,27 @@ pub(super) fn audit(
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     let after = Checkpoint::open(&args.after)?;
-    let tp = number(&after, "tp")?;
-    if let (Some(given), Some(said)) = (args.tp, tp)
-        && given != said
-    {
-        let place = after.place();
-        return Err(CliError::Usage(format!(
-            "--tp {given}, but {place} says tp={said}"
-        )));
-    }
+    let tp = agreed(&after, "tp", args.tp)?;
     let parallel = Parallel {
-        tp: args.tp.or(tp).unwrap_or(1),
+        tp: tp.unwrap_or(1),
         // Shared experts are on every rank, whoever holds the others.
         ep: if args.shared { 1 } else { args.ep },
     };
     let model = model(args, environment)?;
     let plan = plan(args, &model, parallel)?;
-    let rank = match args.rank {
-        Some(rank) => Some(rank),
-        None => number(&after, "rank")?.and_then(|rank| usize::try_from(rank).ok()),
+    let asked = args
+        .rank
+        .map(|rank| u64::try_from(rank).unwrap_or(u64::MAX));
+    let said =
+        agreed(&after, "rank", asked)?.map(|rank| usize::try_from(rank).unwrap_or(usize::MAX));
+    let whose = match args.rank {
+        Some(rank) => Some(Whose::Only(rank)),
+        None => said.map(Whose::Unnamed),
     };
     let layers = Dump::layers(&after);
-    let wanted = match (args.layer, number(&after, "layer")?) {
-        (Some(layer), _) | (None, Some(layer)) => Some(layer),
-        (None, None) if layers.len() > 1 => {
+    let wanted = match agreed(&after, "layer", args.layer)? {
+        Some(layer) => Some(layer),
+        None if layers.len() > 1 => {
             let listed: Vec<String> = layers.iter().map(u64::to_string).collect();
             return Err(CliError::Usage(format!(
                 "{} holds layers {}: --layer says which to audit",
@@ -59,7 +56,7 @@ pub(super) fn audit(
                 listed.join(", ")
             )));
         }
-        (None, None) => layers.first().copied(),
+        None => layers.first().copied(),
     };
     let before = Checkpoint::open(&args.before)?;
     let interleaved = model.interleaved && !args.shared;
@@ -68,7 +65,7 @@ pub(super) fn audit(
         true => Dump::find_shared,
         false => Dump::find,
     };
-    let dump = find(&after, wanted, rank, plan.ranks.len())?;
+    let dump = find(&after, wanted, whose, plan.ranks.len())?;
     let mut bytes = Bytes::new(args.progress.how);
     let mut begun = false;
     let mut told = |read, total| {
@@ -193,6 +190,20 @@ fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, Cli
         )));
     }
     Ok(plan)
+}
+
+/// A number that an option and the string map say alike, if either says one.
+fn agreed(file: &Checkpoint, key: &str, given: Option<u64>) -> Result<Option<u64>, CliError> {
+    let said = number(file, key)?;
+    match (given, said) {
+        (Some(given), Some(said)) if given != said => {
+            let place = file.place();
+            Err(CliError::Usage(format!(
+                "--{key} {given}, but {place} says {key}={said}"
+            )))
+        }
+        _ => Ok(given.or(said)),
+    }
 }
 
 /// A number of the string map.

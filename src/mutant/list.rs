@@ -69,11 +69,11 @@ pub const ALL: &[Mutant] = mutants! {
     "w13-tail-dirty", Bytes(bytes::w13_tail_dirty), [INERT], "facts/reports.md 0", "finite garbage in w13's tail alone";
     "w2-tail-dirty", Bytes(bytes::w2_tail_dirty), [INERT, POISON], "facts/reports.md 0", "finite garbage in w2's tail alone";
     "tails-uninitialised", Bytes(bytes::tails_uninitialised), [IDENTITY, INERT], "M16", "both tails as memory happened to be";
-    "scale-pad-nan", Bytes(bytes::scale_pad_nan), [IDENTITY, INERT], "M15", "padding scales hold a NaN code";
-    "pads-nan", Bytes(bytes::pads_nan), [IDENTITY, INERT], "M16", "padding weights hold a NaN";
+    "scale-pad-nan", Bytes(bytes::scale_pad_nan), [IDENTITY, INERT], "M15", "padding scales that are not finite";
+    "pads-nan", Bytes(bytes::pads_nan), [IDENTITY, INERT], "M16", "padding weights that are not finite: NaN, or infinity";
     "storage-pads-dirty", Bytes(bytes::storage_pads_dirty), [INERT], "M16", "what only the storage layout adds is as memory happened to be";
     "fnuz-pad-nan", Bytes(bytes::fnuz_pad_nan), [IDENTITY, INERT], "M42", "pads of 0x80 become NaN on FNUZ hardware";
-    "int4-pad-is-minus-eight", Bytes(bytes::int4_pad_is_minus_eight), [IDENTITY, INERT], "M17", "INT4 padding of nibble 0 under scales that are not zero";
+    "int4-pad-is-minus-eight", Bytes(bytes::int4_pad_is_minus_eight), [IDENTITY, INERT], "M17", "INT4 padding of nibble 0, which decodes to -8";
     "e8m0-zero-taken-for-zero", Bytes(bytes::e8m0_zero_taken_for_zero), [INERT], "M44", "E8M0 byte 0 taken for zero while the weights are not";
     "e8m0-bias-125", Bytes(bytes::e8m0_bias_125), [IDENTITY, INERT, SCALES], "M31", "E8M0 bytes stored with bias 125";
     "bias-pad-dirty", Bytes(bytes::bias_pad_dirty), [INERT], "M19", "the pad of w13's bias is not zero";

@@ -116,8 +116,12 @@ fn named(word: &str, found: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
         Evidence::Sizes => writeln!(out, "  told by the number of bytes")?,
         Evidence::Places => writeln!(out, "  told by where the padding differs, and how")?,
     }
+    let of = match found.ranks.as_slice() {
+        [] => String::new(),
+        some => format!(" of {}", ranks(some)),
+    };
     if !found.tensors.is_empty() {
-        writeln!(out, "  in {} alone", found.tensors.join(" and "))?;
+        writeln!(out, "  in {}{of} alone", found.tensors.join(" and "))?;
     }
     writeln!(out, "  known from {}", found.source)
 }

@@ -75,6 +75,7 @@ fn diagnosis(d: &Diagnosis) -> Value {
             Evidence::Sizes => "sizes",
         },
         "tensors": d.tensors,
+        "ranks": d.ranks,
         "experts": d.experts.as_ref().map(|e| [e.start, e.end]),
     })
 }

@@ -5,7 +5,7 @@
 
 use super::expect::{Fault, verdict};
 use crate::audit::{Audit, Diagnosis, audit_files, diagnose, layer_shape};
-use crate::checkpoint::{Checkpoint, Dump, Layer, Output, TensorFile, header};
+use crate::checkpoint::{Checkpoint, Dump, Layer, Output, TensorFile, Whose, header};
 use crate::fill::fill;
 use crate::layout::{PackedInputs, Pads, logical_of, map, pack_layer, roles, set_pads};
 use crate::mutant::{self, Stage, repack};
@@ -228,7 +228,7 @@ fn faults(entry: &FileEntry, rules: &Rules) -> Result<(Vec<Fault>, u64), String>
     };
     let (dump, audit) = look(None)?;
     let found = diagnose(&plan, &layer, &dump, &audit).map_err(|e| e.to_string())?;
-    let differs = |rank: &usize| look(Some(*rank)).map(|(_, audit)| !audit.clean());
+    let differs = |rank: &usize| look(Some(Whose::Only(*rank))).map(|(_, audit)| !audit.clean());
     let mut differing = Vec::new();
     if entry.expect.ranks.is_some() {
         for rank in 0..ranks {

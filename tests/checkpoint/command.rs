@@ -149,6 +149,80 @@ fn metadata_say_rank_ranks_and_layer() {
     assert_eq!(out.status.code(), Some(1), "rank 1 is not rank 0");
 }
 
+/// A file of both ranks whose metadata say rank 1 passed, and nobody looked at rank 0.
+#[test]
+fn names_say_whose_tensors_are_whatever_metadata_say() {
+    let scene = Scene::new();
+    let mut file = after(&scene.packed, &[0, 1]);
+    let w13 = file.tensors.iter_mut().find(|t| t.0 == "rank0.w13_weight");
+    w13.unwrap().3.fill(0);
+    for (key, value) in [("rank", "1"), ("tp", "2")] {
+        file.metadata.insert(key.to_owned(), value.to_owned());
+    }
+    let path = scene.write("after.safetensors", &file);
+    let out = scene.audit(&path, &["--rule", RULE]);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    assert!(
+        scene.text(&out).contains("tp 2, ranks 0 to 1"),
+        "{}",
+        scene.text(&out)
+    );
+}
+
+#[test]
+fn a_rank_or_layer_that_is_not_metadata_s_is_refused() {
+    let scene = Scene::new();
+    let mut file = after(&scene.packed, &[0, 1]);
+    for (key, value) in [("rank", "0"), ("tp", "2"), ("layer", "7")] {
+        file.metadata.insert(key.to_owned(), value.to_owned());
+    }
+    let path = scene.write("after.safetensors", &file);
+    for (option, value, said) in [("--rank", "1", "rank=0"), ("--layer", "1", "layer=7")] {
+        let out = scene.audit(&path, &["--rule", RULE, option, value]);
+        refused(&out, said);
+        refused(&out, &format!("{option} {value}, but"));
+    }
+}
+
+/// It was said that no tensor is called w13.
+#[test]
+fn tensors_of_another_rank_or_layer_alone_are_said_to_be() {
+    let scene = Scene::new();
+    let mut file = after(&scene.packed, &[0]);
+    let path = scene.write("after.safetensors", &file);
+    let more = ["--rule", RULE, "--tp", "2"];
+    let out = scene.audit(&path, &[&more[..], &["--rank", "1"]].concat());
+    refused(&out, "no tensor is of rank 1: `rank0.w");
+    refused(&out, "is of rank 0");
+    for tensor in &mut file.tensors {
+        tensor.0 = format!("layers.3.{}", tensor.0);
+    }
+    let path = scene.write("after.safetensors", &file);
+    let out = scene.audit(&path, &[&more[..], &["--layer", "1"]].concat());
+    refused(&out, "no tensor is of layer 1: `layers.3.rank0.w");
+}
+
+/// Infinity was said to be a NaN, and INT4 padding under scales of zero to be under others.
+#[test]
+fn what_is_said_of_loud_padding_holds() {
+    let scene = Scene::new();
+    let mut file = after(&scene.packed, &[0, 1]);
+    let w13 = file.tensors.iter_mut().find(|t| t.0 == "rank1.w13_weight");
+    let bytes = &mut w13.unwrap().3;
+    let last = bytes.len() - 2;
+    bytes[last..].copy_from_slice(&0x7f80_u16.to_le_bytes());
+    let path = scene.write("after.safetensors", &file);
+    let said = scene.text(&scene.audit(&path, &["--rule", RULE, "--tp", "2"]));
+    assert!(said.contains("not finite: NaN, or infinity"), "{said}");
+    let out = Command::new(env!("CARGO_BIN_EXE_padproof"))
+        .args(["explain", "int4-pad-is-minus-eight"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(said.contains("decodes to -8"), "{said}");
+    assert!(!said.contains("not zero"), "{said}");
+}
+
 /// Tensors of other layers and ranks were passed over without a word.
 #[test]
 fn what_is_not_audited_is_said() {

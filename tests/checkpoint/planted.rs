@@ -3,7 +3,7 @@
 //! files pass. The matrix is a snapshot.
 
 use crate::families::shape;
-use crate::invent::{Family, MIXTRAL, QWEN, before, made};
+use crate::invent::{Family, Invented, MIXTRAL, QWEN, before, made};
 use crate::plain::Loader;
 use crate::plain::Slip::{self, *};
 use padproof::audit::{Audit, Diagnosis, audit_files, diagnose};
@@ -183,13 +183,24 @@ fn told(diagnosis: &Diagnosis) -> String {
 
 /// An audit of the loader's files, and the names.
 fn audited(loader: &Loader<'_>, plan: &Plan, family: Family) -> (Audit, Vec<String>) {
+    let (audit, found) = files(loader, plan, family, &loader.dump());
+    (audit, found.iter().map(told).collect())
+}
+
+/// The same of a dump that is not just what the loader makes.
+fn files(
+    loader: &Loader<'_>,
+    plan: &Plan,
+    family: Family,
+    dumped: &Invented,
+) -> (Audit, Vec<Diagnosis>) {
     let file = before(loader.case, loader.logical, family, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(plan, family), None).unwrap();
-    let dumped = loader.dump().open();
+    let dumped = dumped.open();
     let dump = Dump::find(&dumped, None, None, plan.ranks.len()).unwrap();
     let audit = audit_files(plan, &layer, &dump).unwrap();
     let found = diagnose(plan, &layer, &dump, &audit).unwrap();
-    (audit, found.iter().map(told).collect())
+    (audit, found)
 }
 
 /// A layer as the plan of a scheme and as the loader have it.
@@ -360,28 +371,109 @@ fn weights_that_were_requantised_are_told_by_their_values() {
         }
         after.w13_scale.as_mut().unwrap().f32s_mut()[2 * e..2 * e + 2].fill(larger);
     }
-    let named = |after: &Logical| {
-        let loader = Loader {
-            case: &case,
-            logical: after,
-            slot: 32,
-            tiled: false,
-            up_first: false,
-            slip: Nothing,
-        };
-        let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
-        let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
-        let dumped = loader.dump().open();
-        let dump = Dump::find(&dumped, None, None, plan.ranks.len()).unwrap();
-        let audit = audit_files(&plan, &layer, &dump).unwrap();
-        assert!(!audit.clean());
-        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
-        found.iter().map(told).collect::<Vec<_>>()
-    };
+    let named = |after: &Logical| requantised((&case, &plan), &logical, after);
     assert_eq!(named(&after), ["requantised in w13"]);
     // One element two steps off is damage.
     after.w13.bytes_mut()[7] ^= 0x10;
     assert_eq!(named(&after), Vec::<String>::new());
+    // Weights of zero under scales so large that any value is within a step.
+    after.w13.bytes_mut().fill(0);
+    after.w13_scale.as_mut().unwrap().f32s_mut().fill(1e9);
+    assert_eq!(named(&after), Vec::<String>::new());
+}
+
+/// The names of a dump of `after` beside the checkpoint `logical`.
+fn requantised((case, plan): (&Case, &Plan), logical: &Logical, after: &Logical) -> Vec<String> {
+    let loader = |logical| Loader {
+        case,
+        logical,
+        slot: 32,
+        tiled: false,
+        up_first: false,
+        slip: Nothing,
+    };
+    let (audit, found) = files(&loader(logical), plan, QWEN, &loader(after).dump());
+    assert!(!audit.clean());
+    found.iter().map(told).collect()
+}
+
+/// It was said of w13 alone, as if of every rank's.
+#[test]
+fn a_fault_of_one_rank_is_named_with_that_rank() {
+    let (case, plan, logical) = scene("e=3,h=32,i=44,tp=2,w=bf16", 32, false, false);
+    let loader = |slip| Loader {
+        case: &case,
+        logical: &logical,
+        slot: 32,
+        tiled: false,
+        up_first: false,
+        slip,
+    };
+    let (mut dumped, wrong) = (loader(Nothing).dump(), loader(Swapped).dump());
+    let of = |t: &(String, _, _, _)| t.0 == "rank0.w13_weight";
+    let at = dumped.tensors.iter().position(of).unwrap();
+    dumped.tensors[at] = wrong.tensors[at].clone();
+    let (_, found) = files(&loader(Nothing), &plan, QWEN, &dumped);
+    let [found] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(told(found), "halves-swapped in w13");
+    assert_eq!(found.ranks, [0]);
+}
+
+/// Codes of negative integers grow towards zero: no step was as long as one.
+#[test]
+fn int8_weights_that_were_requantised_are_told_by_their_values() {
+    let (case, plan, logical) = scene("e=2,h=64,i=44,tp=2,w=int8", 32, false, false);
+    let mut after = logical.clone();
+    for byte in after.w13.bytes_mut() {
+        *byte = (f32::from(byte.cast_signed()) / 1.25).round() as i8 as u8;
+    }
+    for scale in after.w13_scale.as_mut().unwrap().f32s_mut() {
+        *scale *= 1.25;
+    }
+    let names = requantised((&case, &plan), &logical, &after);
+    assert_eq!(names, ["requantised in w13"]);
+}
+
+/// SGLang's NVFP4 for CUTLASS deletes `w13_weight_scale`; DeepGEMM holds four E8M0 in an int32.
+#[test]
+fn scales_are_known_by_the_names_and_types_that_engines_give_them() {
+    let (case, plan, logical) = scene("e=3,h=64,i=96,tp=2,w=nvfp4", 64, false, true);
+    let loader = Loader {
+        case: &case,
+        logical: &logical,
+        slot: 64,
+        tiled: true,
+        up_first: false,
+        slip: Nothing,
+    };
+    let mut dumped = loader.dump();
+    let mut renamed = 0;
+    for (name, ..) in &mut dumped.tensors {
+        if let Some(stem) = name.strip_suffix("_weight_scale") {
+            *name = format!("{stem}_blockscale_swizzled");
+            renamed += 1;
+        }
+    }
+    assert_eq!(renamed, 4);
+    assert!(files(&loader, &plan, QWEN, &dumped).0.clean());
+
+    let line = "e=2,h=128,i=256,tp=2,w=mxfp8,pad=i128,split=floor,store=deepgemm-mn-major";
+    let (case, plan, logical) = made(line);
+    let packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
+    let mut dumped = crate::invent::after(&packed, &[0, 1]);
+    for (name, dtype, shape, bytes) in &mut dumped.tensors {
+        if name.ends_with("_scale") {
+            (*dtype, *shape) = (safetensors::Dtype::I32, vec![bytes.len() / 4]);
+        }
+    }
+    let loader = Loader {
+        case: &case,
+        logical: &logical,
+        ..loader
+    };
+    assert!(files(&loader, &plan, QWEN, &dumped).0.clean());
 }
 
 /// E4M3 by its definition.
