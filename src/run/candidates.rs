@@ -2,7 +2,7 @@
 //!
 //! It must not plan. Layer 9.
 
-use super::survey::{Query, SurveyError};
+use super::survey::{Query, StackVersion, SurveyError};
 use crate::model::Model;
 use crate::plan::{LayerSpec, Parallel, concerns, replicated};
 use crate::rule::{Held, Rule, Rules, Status, family, same_arch};
@@ -78,7 +78,11 @@ pub(super) fn candidates<'q>(
     };
     found.retain(|rule| {
         let newest = rule.status == Status::Current && !replaced(rule);
-        query.all || newest || !query.versions.is_empty()
+        let asked = |version: &StackVersion| match &version.stack {
+            Some(stack) => *stack == rule.stack,
+            None => true,
+        };
+        query.all || newest || query.versions.iter().any(asked)
     });
     found.sort_by_key(|rule| rule.status);
     Ok(found)
@@ -172,9 +176,9 @@ fn of_method(rule: &Rule, model: &Model) -> bool {
 }
 
 /// The candidates that are planned for one part: those that take its kind and format, the
-/// checkpoint's method and a layer like it on the ranks that share it. A rule named exactly is
-/// planned whatever the format, and so is a pattern that would else plan nothing: the plan then
-/// says what is not the rule's.
+/// checkpoint's method and a layer like it on the ranks that share it. A rule named exactly that
+/// takes no layer of the part's kind is planned whatever the format, and so is a pattern that would
+/// else plan nothing: the plan then says what is not the rule's.
 pub(super) fn chosen<'q>(
     candidates: &[Candidate<'q>],
     parts: &[LayerSpec],
@@ -200,7 +204,10 @@ pub(super) fn chosen<'q>(
     let named = query.rule.is_some() && !any && first == Some(part.kind);
     let taken = candidates.iter().filter(|(rule, _)| {
         let exact = query.rule == Some(rule.id.as_str());
-        takes(rule, part) || (exact && rule.layers.contains(&part.kind.follows())) || named
+        // Layers of one kind in several formats take as many paths.
+        let alike = |other: &&LayerSpec| other.kind.follows() == part.kind.follows();
+        let idle = exact && !parts.iter().filter(alike).any(|other| takes(rule, other));
+        takes(rule, part) || (idle && rule.layers.contains(&part.kind.follows())) || named
     });
     let choice = |&(rule, unread): &Candidate<'q>| Choice {
         rule,

@@ -68,6 +68,45 @@ fn layers_of_another_format_are_planned_too() {
     assert_eq!(rules, ["sglang.triton.fp8"]);
 }
 
+/// Layers of another format take another path: a rule that takes some layers refuses none of those.
+#[test]
+fn a_rule_named_exactly_is_not_held_against_layers_of_other_formats() {
+    let mut mixed = model();
+    mixed.quant.others = vec![crate::model::Share {
+        format: crate::terms::WeightFormat::Bf16,
+        layers: 2,
+    }];
+    let id = "sglang.triton.fp8";
+    let found = survey(&mixed, Rules::builtin(), &ask(Some(id), None)).unwrap();
+    assert_eq!((found.plans.len(), found.named_fails), (1, false));
+    let why = &found.not_judged[0].why;
+    assert!(why.contains("no chosen rule takes bf16"), "{why}");
+}
+
+/// A version of one stack changes no other's rows.
+#[test]
+fn a_version_is_asked_of_its_own_stack_alone() {
+    let mut packed = model();
+    packed.quant = crate::model::Quant::none(crate::terms::WeightFormat::Nvfp4);
+    let rows = |versions: &[StackVersion]| {
+        let query = Query {
+            all: false,
+            versions,
+            ..ask(None, None)
+        };
+        let found = survey(&packed, Rules::builtin(), &query).unwrap();
+        let ids = found.plans.into_iter().map(|p| p.plan.rule);
+        ids.filter(|id| !id.starts_with("vllm."))
+            .collect::<Vec<_>>()
+    };
+    let newest = [StackVersion {
+        stack: Some("vllm".to_owned()),
+        version: "0.33.0".to_owned(),
+    }];
+    assert_eq!(rows(&newest), rows(&[]));
+    assert!(!rows(&[]).is_empty());
+}
+
 #[test]
 fn a_rule_named_exactly_is_planned_whatever_the_format() {
     let id = "sglang.aiter.mxfp4";
