@@ -3,6 +3,7 @@
 #define PP_HOST 1
 #include "../moe.cu"
 #include "fibers.h"
+#include "launch.h"
 
 #include <cstdio>
 
@@ -59,19 +60,6 @@ Kernel of_inputs(int a, int w)
 }  // namespace
 
 extern "C" {
-
-// What src/subject/cuda/host.rs launches one kernel with.
-struct PpHostLaunch {
-    int kernel;  // 0 align, 1 gemm1, 2 gemm2
-    int inputs;  // element type of x or of the intermediate
-    int weights;
-    int fast;
-    unsigned grid_x, grid_y;
-    unsigned long long shared;
-    int order;
-    int reserved;
-    unsigned long long seed;
-};
 
 // Sizes of the structs that both sides write down, to be compared.
 unsigned long long pp_host_sizes(int which)

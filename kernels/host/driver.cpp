@@ -9,6 +9,7 @@
 // PP_EMULATED_FAIL names a call that fails, as on a device where something is wrong.
 
 #include "../params.h"
+#include "launch.h"
 
 #include <chrono>
 #include <cstdint>
@@ -18,16 +19,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-
-struct PpHostLaunch {
-    int kernel, inputs, weights, fast;
-    unsigned grid_x, grid_y;
-    unsigned long long shared;
-    int order, reserved;
-    unsigned long long seed;
-};
-extern "C" int pp_host_launch(
-    const PpHostLaunch* of, const PpParams* params, char* error, unsigned long long room);
 
 namespace {
 

@@ -5,22 +5,13 @@
 // says how many there were. What a sanitizer finds, it says itself.
 
 #include "../params.h"
+#include "launch.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-
-struct PpHostLaunch {
-    int kernel, inputs, weights, fast;
-    unsigned grid_x, grid_y;
-    unsigned long long shared;
-    int order, reserved;
-    unsigned long long seed;
-};
-extern "C" int pp_host_launch(
-    const PpHostLaunch* of, const PpParams* params, char* error, unsigned long long room);
 
 namespace {
 

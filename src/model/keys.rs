@@ -6,7 +6,7 @@ use super::doc::Doc;
 use super::error::ModelError;
 use super::layers::{EACH, TOTAL};
 use super::load::{WIDTH, family_of, object, scope};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a key's number is the width of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,25 +85,11 @@ pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
 /// # Errors
 /// When the text is no config of a MoE model.
 pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
-    let map = object(json, file)?;
-    let root = Doc {
-        file,
-        path: "",
-        map: &map,
-        lists: false,
-    };
-    let doc = scope(root)?;
-    for doc in [root, doc] {
-        let Some(entry) = doc.get("quantization_config").and_then(Value::as_object) else {
-            continue;
-        };
-        if entry.get("weight_block_size").is_some_and(Value::is_array) {
-            let path = doc.path.split('.').filter(|part| !part.is_empty());
-            let keys = ["quantization_config", "weight_block_size"];
-            return Ok(Some(path.chain(keys).map(str::to_owned).collect()));
-        }
-    }
-    Ok(None)
+    quantisation_key(json, file, |entry| {
+        let key = "weight_block_size";
+        let there = entry.get(key).is_some_and(Value::is_array);
+        there.then(|| vec![key.to_owned()])
+    })
 }
 
 /// Where a config gives the group size of INT4 weights, from the top: one key of a group of
@@ -112,6 +98,32 @@ pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelErr
 /// # Errors
 /// When the text is no config of a MoE model.
 pub fn group_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
+    quantisation_key(json, file, |entry| {
+        let mut keys: Vec<Vec<&str>> = Vec::new();
+        if entry.get("group_size").is_some_and(Value::is_u64) {
+            keys.push(vec!["group_size"]);
+        }
+        let groups = entry.get("config_groups").and_then(Value::as_object);
+        for (name, group) in groups.into_iter().flatten() {
+            let size = group.pointer("/weights/group_size");
+            if size.is_some_and(Value::is_u64) {
+                keys.push(vec!["config_groups", name, "weights", "group_size"]);
+            }
+        }
+        match keys.as_slice() {
+            [only] => Some(only.iter().map(|key| (*key).to_owned()).collect()),
+            _ => None,
+        }
+    })
+}
+
+/// The path of what `within` finds in a `quantization_config`, the outermost first.
+fn quantisation_key(
+    json: &str,
+    file: &str,
+    within: impl Fn(&Map<String, Value>) -> Option<Vec<String>>,
+) -> Result<Option<Vec<String>>, ModelError> {
+    const KEY: &str = "quantization_config";
     let map = object(json, file)?;
     let root = Doc {
         file,
@@ -119,32 +131,14 @@ pub fn group_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelErr
         map: &map,
         lists: false,
     };
-    let doc = scope(root)?;
-    for doc in [root, doc] {
-        let Some(entry) = doc.get("quantization_config").and_then(Value::as_object) else {
-            continue;
-        };
-        let path = doc.path.split('.').filter(|part| !part.is_empty());
-        let path = path.chain(["quantization_config"]).map(str::to_owned);
-        let mut keys: Vec<Vec<&str>> = Vec::new();
-        if entry.get("group_size").is_some_and(Value::is_u64) {
-            keys.push(vec!["group_size"]);
-        }
-        let groups = entry.get("config_groups").and_then(Value::as_object);
-        for (name, group) in groups.into_iter().flatten() {
-            if group
-                .pointer("/weights/group_size")
-                .is_some_and(Value::is_u64)
-            {
-                keys.push(vec!["config_groups", name, "weights", "group_size"]);
-            }
-        }
-        if let [only] = keys.as_slice() {
-            let only = only.iter().map(|key| (*key).to_owned());
-            return Ok(Some(path.chain(only).collect()));
-        }
-    }
-    Ok(None)
+    let nested = scope(root)?;
+    let found = [root, nested].into_iter().find_map(|doc| {
+        let inside = within(doc.get(KEY)?.as_object()?)?;
+        let outside = doc.path.split('.').filter(|part| !part.is_empty());
+        let path = outside.chain([KEY]).map(str::to_owned);
+        Some(path.chain(inside).collect())
+    });
+    Ok(found)
 }
 
 #[cfg(test)]

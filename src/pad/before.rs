@@ -5,13 +5,13 @@
 use super::certificate::{CERTIFICATE, Certificate};
 use super::change::{Change, Shaped};
 use super::config::{self, CONFIG, Config};
+use super::digest::hashed_tensor;
 use super::error::{PadError, io_at};
 use super::folder::{Seen, sweep};
 use super::recipe::{Recipe, Request};
-use super::stream;
 use super::treat::{Tensors, Treat};
 use super::verify::verify;
-use super::write::{Progress, Step, hash};
+use super::write::{Progress, Step};
 use crate::checkpoint::{Checkpoint, INDEX, TensorFile, named};
 use crate::model::FILE_LIMIT;
 use std::collections::BTreeMap;
@@ -137,18 +137,7 @@ fn made_of(
         }
         progress(Step::Doing(&note.name));
         let (file, _) = checkpoint.entry(&note.name)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut read = |range| {
-            let bytes = file.data(&note.name, range)?;
-            progress(Step::Read(bytes.len() as u64));
-            Ok(bytes)
-        };
-        let mut sink = |bytes: &[u8]| {
-            hash(&mut hasher, bytes);
-            Ok(())
-        };
-        stream::whole(shaped.bytes, &mut read, &mut sink)?;
-        if hasher.finalize().to_hex().as_str() != note.input {
+        if hashed_tensor(file, &note.name, shaped.bytes, progress)? != note.input {
             return Ok(false);
         }
     }

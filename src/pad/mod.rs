@@ -8,6 +8,7 @@ mod beside;
 mod certificate;
 mod change;
 mod config;
+mod digest;
 mod error;
 mod folder;
 mod hold;

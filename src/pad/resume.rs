@@ -3,9 +3,10 @@
 //! It must not write. Layer 8.
 
 use super::certificate::TensorNote;
+use super::digest::{hashed, hashed_tensor};
+use super::error::PadError;
 use super::folder::{Done, Making};
-use super::write::{Progress, Step, hash, hashed};
-use super::{error::PadError, stream};
+use super::write::{Progress, Step};
 use crate::checkpoint::TensorFile;
 use std::path::Path;
 
@@ -65,16 +66,5 @@ fn same(
     if entry.dtype != note.dtype || entry.shape != *shape {
         return Ok(false);
     }
-    let mut hasher = blake3::Hasher::new();
-    let mut read = |range| {
-        let bytes = file.data(&note.name, range)?;
-        progress(Step::Read(bytes.len() as u64));
-        Ok(bytes)
-    };
-    let mut sink = |bytes: &[u8]| {
-        hash(&mut hasher, bytes);
-        Ok(())
-    };
-    stream::whole(entry.bytes, &mut read, &mut sink)?;
-    Ok(hasher.finalize().to_hex().as_str() == digest)
+    Ok(hashed_tensor(file, &note.name, entry.bytes, progress)? == *digest)
 }

@@ -7,6 +7,7 @@ use super::certificate::{
     CERTIFICATE, Certificate, FileNote, OutputNote, RuleNote, TensorNote, tool,
 };
 use super::change::Change;
+use super::digest::{hash, hashed};
 use super::error::{PadError, io_at};
 use super::folder::{Done, Head, Making, Seen, list, unchanged};
 use super::hold::Hold;
@@ -16,15 +17,12 @@ use super::treat::Tensors;
 use crate::checkpoint::{Checkpoint, CheckpointError, Output, TensorFile, header};
 use crate::rule::Rule;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Files of other kinds are linked from this size on.
 const LINK_MIN: u64 = 1 << 20;
-/// Bytes that are hashed on several threads.
-const HASH_THREADS: usize = 1 << 20;
 
 /// What a run tells on its way.
 #[derive(Debug, Clone, Copy)]
@@ -431,36 +429,6 @@ impl<W: Write> Named<'_, W> {
     fn take(&mut self, bytes: &[u8]) -> Result<(), PadError> {
         self.0.write_all(bytes).map_err(io_at(self.1))
     }
-}
-
-/// Copies a file and gives its BLAKE3.
-pub(super) fn hashed(
-    source: &Path,
-    out: &mut dyn Write,
-    progress: &mut Progress<'_>,
-) -> Result<String, PadError> {
-    let mut file = File::open(source).map_err(io_at(source))?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let n = match file.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.finalize().to_hex().to_string()),
-            Ok(n) => n,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(io_at(source)(error)),
-        };
-        hash(&mut hasher, &buffer[..n]);
-        out.write_all(&buffer[..n]).map_err(io_at(source))?;
-        progress(Step::Read(n as u64));
-    }
-}
-
-/// More bytes of what is hashed, on several threads where that pays.
-pub(super) fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
-    match bytes.len() >= HASH_THREADS {
-        true => hasher.update_rayon(bytes),
-        false => hasher.update(bytes),
-    };
 }
 
 /// A file that ends where it did not when it was opened has changed.
