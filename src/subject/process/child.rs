@@ -43,10 +43,14 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a program.
-    pub(super) fn spawn(words: &[String], running: &Running) -> Result<Child, Misbehaviour> {
+    /// Starts a program, whose first words may be `limit` bytes long, even before it is sent any.
+    pub(super) fn spawn(
+        words: &[String],
+        running: &Running,
+        limit: u64,
+    ) -> Result<Child, Misbehaviour> {
         let (group, (stdin, stdout, stderr)) = running.spawn(words)?;
-        let limit = Arc::new(AtomicU64::new(0));
+        let limit = Arc::new(AtomicU64::new(limit));
         let (replies, begun) = reader(stdout, Arc::clone(&limit));
         let pid = group::lock(&group).pid();
         Ok(Child {

@@ -144,7 +144,7 @@ fn greeted(
         what,
         stderr: Vec::new(),
     };
-    let mut child = Child::spawn(words, running).map_err(silent)?;
+    let mut child = Child::spawn(words, running, HEADER_MAX).map_err(silent)?;
     match greet(&mut child, limits.start) {
         Ok(hello) => Ok((child, hello)),
         Err(what) => Err(SubjectError::Misbehaved {

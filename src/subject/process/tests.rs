@@ -371,6 +371,13 @@ mod processes {
         (file, command)
     }
 
+    /// A program that greets and echoes what is asked, but not the hello: that would come unasked,
+    /// before or after the first request.
+    fn echoes() -> (tempfile::NamedTempFile, String) {
+        let hello = 8 + message::hello().unwrap().len();
+        greets(&format!("head -c {hello} >/dev/null; exec cat"))
+    }
+
     fn start(command: &str) -> Result<Program, SubjectError> {
         Program::start(command, SOON, &Running::default())
     }
@@ -425,7 +432,7 @@ mod processes {
         // An echo of the greeting has no name.
         let error = start("cat").unwrap_err().to_string();
         assert!(error.contains("`name`: there is none"), "{error}");
-        let (_file, command) = greets("exec cat");
+        let (_file, command) = echoes();
         let program = Arc::new(start(&command).unwrap());
         let (plan, inputs) = packed("t=1");
         let mut subject = Process::new(&program);
@@ -438,7 +445,7 @@ mod processes {
     #[test]
     fn a_process_that_hangs_is_ended_in_time() {
         let words = shlex::split("sh -c 'cat >/dev/null; sleep 60'").unwrap();
-        let mut child = Child::spawn(&words, &Running::default()).unwrap();
+        let mut child = Child::spawn(&words, &Running::default(), 0).unwrap();
         child.send(vec![0; 1 << 20], 100);
         let error = child.receive(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, Misbehaviour::Timeout { .. }), "{error}");
@@ -446,9 +453,18 @@ mod processes {
     }
 
     #[test]
+    fn a_greeting_may_come_before_the_hello_is_sent() {
+        let (_file, command) = greets("exit");
+        let words = shlex::split(&command).unwrap();
+        let mut child = Child::spawn(&words, &Running::default(), reply::HEADER_MAX).unwrap();
+        let blob = child.receive(Duration::from_secs(30)).unwrap();
+        assert_eq!(reply::hello(&blob).unwrap().name, "greeter");
+    }
+
+    #[test]
     fn one_that_does_not_read_cannot_stop_us() {
         let words = shlex::split("sh -c 'sleep 60'").unwrap();
-        let mut child = Child::spawn(&words, &Running::default()).unwrap();
+        let mut child = Child::spawn(&words, &Running::default(), 0).unwrap();
         child.send(vec![0; 32 << 20], 100);
         assert!(child.receive(Duration::from_millis(50)).is_err());
         child.kill();
@@ -456,7 +472,7 @@ mod processes {
 
     #[test]
     fn killing_a_program_ends_what_runs() {
-        let (_file, command) = greets("exec cat");
+        let (_file, command) = echoes();
         let running = Running::default();
         let program = Program::start(&command, Limits::default(), &running).unwrap();
         let mut child = program.take().unwrap();
@@ -470,7 +486,7 @@ mod processes {
 
     #[test]
     fn the_arguments_choose_the_same_program_again() {
-        let (_file, command) = greets("exec cat");
+        let (_file, command) = echoes();
         let program = start(&command).unwrap();
         let words = shlex::split(&program.arguments()).unwrap();
         assert_eq!(words[..2], ["--subject", &command]);
