@@ -296,6 +296,8 @@ def answer(forward, metadata, tensors):
     results = []
     for rank in range(len(plan["ranks"])):
         result = forward(Layer(plan, tensors, rank, metadata.get("case", "")))
+        if result is None:
+            raise TypeError("forward returned None; it returns this rank's partial sum, [tokens, hidden]")
         results.append(result if isinstance(result, dict) else {"y": result})
     once = ("topk_ids", "topk_weights", "stage.route_ids")
     types = {"topk_ids": np.int32, "stage.route_ids": np.int32}

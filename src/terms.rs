@@ -4,6 +4,7 @@
 //! It computes nothing: activation formulas live twice (reference and subject), split
 //! arithmetic once in `plan`. Layer 1.
 
+mod rounding;
 mod storage;
 mod word;
 
@@ -12,6 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use word::words;
 
+pub use rounding::{Rounded, Roundings};
 pub use storage::{Storage, Stores};
 pub use word::{UnknownWord, did_you_mean, nearest, plain};
 

@@ -139,8 +139,10 @@ fn the_bound_is_as_tight_as_it_was_measured_to_be() {
         let mut case = draw(&Domain::FULL, SEED + 1, index);
         case.fill = padproof::terms::Fill::Wild;
         let dynamic = case.qx != ActQuant::None || case.qh != ActQuant::None;
+        // Where the intermediate is rounded to bf16, most of it agrees to the bit.
         let of = match (dynamic, case.w) {
-            (false, WeightFormat::F32) if !case.mid_bf16 => &mut plain,
+            _ if case.mid_bf16 => continue,
+            (false, WeightFormat::F32) => &mut plain,
             (true, _) if case.tp == case.ep => &mut quantised,
             _ => continue,
         };

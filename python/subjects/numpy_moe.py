@@ -2,7 +2,8 @@
 
     padproof run --subject 'python3 python/subjects/numpy_moe.py'
 
-With `--stages` it shows its way too, so that a failure names the first stage that differs.
+With `--stages` it shows its way too, so that a failure names the first stage that differs. With `--bf16` it rounds on its way as kernels
+do that hold activations in bfloat16, and says where (`rounds`).
 """
 
 import math
@@ -76,10 +77,16 @@ def activate(layer, gate, up):
     word = layer.plan["activation"]
     middle = GATED[word](gate, up) if layer.gated else PLAIN[word](gate)
     middle = middle.astype(np.float32)
-    return round_bf16(middle) if layer.plan["mid"] == "bf16" else middle
+    return round_bf16(middle) if layer.plan["mid"] == "bf16" else stored(middle)
 
 
 STAGES = "--stages" in sys.argv[1:]
+BF16 = "--bf16" in sys.argv[1:]
+
+
+def stored(values):
+    """What is left of values once they are written to memory and read again."""
+    return round_bf16(values) if BF16 else values
 
 
 def forward(layer):
@@ -100,14 +107,16 @@ def forward(layer):
         x = layer.x[tokens]
         if weighs_input:
             x = x * weights[:, None]
-        rows = x @ w13[expert].T
+        rows = stored(x) @ w13[expert].T
         if w13_bias is not None:
             rows = rows + w13_bias[expert]
+        rows = stored(rows)
         middle = activate(layer, *layer.halves(rows))
         out = middle @ w2[expert].T
         if w2_bias is not None:
             out = out + w2_bias[expert]
-        y[tokens] += out if weighs_input else weights[:, None] * out
+        out = stored(out)
+        y[tokens] = stored(y[tokens] + (out if weighs_input else stored(weights[:, None] * out)))
         place = np.nonzero(layer.topk_ids == layer.expert_start + expert)
         for name, values in zip(stages, (rows, middle, out)):
             stages[name][place] = values
@@ -127,5 +136,6 @@ if __name__ == "__main__":
             "biases": every,
             "mids": every,
             "nibbles": every,
+            "rounds": ["x", "fc1", "act", "fc2", "weighted", "sum"] if BF16 else [],
         },
     )

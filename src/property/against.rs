@@ -2,16 +2,20 @@
 //!
 //! It must not run anything. Layer 8.
 
-use super::trial::{broken, proved};
+use super::trial::{Trial, broken, proved};
 use super::{Tier, Vacuous, Verdict};
 use crate::case::Case;
 use crate::compare::{Bound, Comparison, compare};
-use crate::reference::{Reference, reference};
+use crate::reference::{Reference, reference_rounding};
 use crate::tensor::{Logical, Output};
 
-/// What the layer should give.
-pub(super) fn truth(case: &Case, logical: &Logical) -> Result<Reference, Verdict> {
-    reference(case, logical).map_err(broken)
+/// What the layer should give, of a subject that rounds where it says.
+pub(super) fn truth(
+    trial: &Trial<'_>,
+    case: &Case,
+    logical: &Logical,
+) -> Result<Reference, Verdict> {
+    reference_rounding(case, logical, trial.subject.rounds()).map_err(broken)
 }
 
 /// An output held against the reference.

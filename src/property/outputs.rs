@@ -18,7 +18,7 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     const NAME: &str = "pad-identity";
     let run = |trial: &mut Trial<'_>| -> Outcome {
         let (plan, logical, output) = trial.attempt(case)?;
-        let truth = truth(case, &logical)?;
+        let truth = truth(trial, case, &logical)?;
         let held = against(&truth, &output);
         let mut tier = held.tier;
         if !held.found.agree {
@@ -63,7 +63,7 @@ pub(super) fn tp_sum(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             return Ok(Verdict::Vacuous(Vacuous::OneRank));
         }
         let (plan, logical, output) = trial.attempt(case)?;
-        let truth = truth(case, &logical)?;
+        let truth = truth(trial, case, &logical)?;
         let held = against(&truth, &output);
         if !held.found.agree {
             let missed = Missed {
@@ -106,7 +106,7 @@ pub(super) fn tp_pad_commute(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         let packed = trial.pack_true(&second, &logical)?;
         let wanted = trial.run_true(&second, &packed)?;
         trial.done(packed);
-        let truth = truth(case, &logical)?;
+        let truth = truth(trial, case, &logical)?;
         // Both orders are held against the reference: equal to it, or within its bound.
         let after = against(&truth, &wanted);
         let held = against(&truth, &actual);
@@ -140,7 +140,7 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         // A promise needs no routing.
         let reveals = trial.subject.reveals();
         let ids = if reveals {
-            truth(case, &logical)?.ids
+            truth(trial, case, &logical)?.ids
         } else {
             Vec::new()
         };
@@ -157,7 +157,7 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 return Ok(trial.fail("hidden-pad", case, &plan, Tier::SameOrder, "", &found));
             }
         }
-        let held = against(&truth(case, &logical)?, &output);
+        let held = against(&truth(trial, case, &logical)?, &output);
         if !held.found.agree {
             let why = Reference::DERIVATION;
             return Ok(trial.fail("hidden-pad", case, &plan, held.tier, why, &held.found));
@@ -216,8 +216,8 @@ pub(super) fn token_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         trial.done(packed);
         if trial.subject.schedule().is_none() {
             // Another number of rows may take another path: both are held against the reference.
-            let held = against(&truth(case, &logical)?, &output);
-            let one = against(&truth(&alone_case, &alone)?, &single);
+            let held = against(&truth(trial, case, &logical)?, &output);
+            let one = against(&truth(trial, &alone_case, &alone)?, &single);
             for (case, plan, side) in [(case, &plan, &held), (&alone_case, &alone_plan, &one)] {
                 if !side.found.agree {
                     let why = Reference::DERIVATION;
@@ -269,7 +269,7 @@ impl Again<'_> {
         if same_bits(clean, &again).agree {
             return Ok((Tier::SameOrder, found));
         }
-        let held = against(&truth(case, self.logical)?, other);
+        let held = against(&truth(trial, case, self.logical)?, other);
         Ok((held.tier, held.found))
     }
 }
@@ -312,7 +312,7 @@ pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             return Ok(Verdict::Vacuous(Vacuous::NoTokens));
         }
         let (_, logical, output) = trial.attempt(case)?;
-        let truth = truth(case, &logical)?;
+        let truth = truth(trial, case, &logical)?;
         let k = case.k as usize;
         if truth.ambiguous.iter().all(|ambiguous| *ambiguous) {
             return Ok(Verdict::Vacuous(Vacuous::AllAmbiguous));

@@ -5,15 +5,15 @@
 use crate::case::Case;
 use crate::layout::{Axis, map};
 use crate::plan::{Plan, RankPlan, Role};
-use crate::reference::{Reference, Stage, stages};
-use crate::tensor::{Logical, StageOutputs, StageShare};
+use crate::reference::{Reference, Stage, Stages};
+use crate::tensor::{StageOutputs, StageShare};
 
 /// The first stage that differs, as a fragment; what it says if none does; nothing where the
 /// subject shows none.
 pub(super) fn first_difference(
     case: &Case,
     plan: &Plan,
-    logical: &Logical,
+    wanted: Option<&Stages>,
     truth: &Reference,
     shown: &StageOutputs,
 ) -> Option<String> {
@@ -29,7 +29,7 @@ pub(super) fn first_difference(
             ));
         }
     }
-    let wanted = stages(case, logical).ok()?;
+    let wanted = wanted?;
     let mut said = false;
     for (name, role, wanted, shares) in [
         ("fc1", Role::W13, &wanted.first, &shown.first),

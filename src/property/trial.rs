@@ -8,7 +8,7 @@ use crate::fill::{FillError, fill_in};
 use crate::layout::{LayoutError, PackedInputs, pack_layer_in};
 use crate::mutant::{Mutant, Stage, repack};
 use crate::plan::{Fit, Plan, plan_with, unpadded, unpadded_in};
-use crate::reference::Reference;
+use crate::reference::{Reference, stages};
 use crate::rule::Rules;
 use crate::subject::{Allocated, Misbehaviour, SkipReason, Subject, SubjectError};
 use crate::tensor::{Logical, Output, Pool};
@@ -358,8 +358,10 @@ impl Missed<'_> {
             return verdict;
         };
         let shown = trial.subject.stages();
-        let stage =
-            shown.and_then(|shown| first_difference(case, plan, self.logical, self.truth, shown));
+        let stage = shown.and_then(|shown| {
+            let wanted = stages(case, self.logical, trial.subject.rounds()).ok();
+            first_difference(case, plan, wanted.as_ref(), self.truth, shown)
+        });
         let notes: Vec<String> = finding.note.take().into_iter().chain(stage).collect();
         finding.note = (!notes.is_empty()).then(|| notes.join("; "));
         Verdict::Fail(finding)

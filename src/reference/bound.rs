@@ -26,7 +26,12 @@
 //!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
 //! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
 //!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
-//! 6. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
+//! 6. Where a subject declares that it rounds to bf16 (u' = 2^-8), the reference rounds too, and the
+//!    error becomes what the ends of its interval round to (`quantise::round_bf16`); the gate's
+//!    rounding adds u' of it. After the second projection n roundings add g'(n) = n u' / (1 - n u') of
+//!    the sizes that are added: |v (z + b)|, or |v| (|h + eh| |w_r| + |b_r|) where each rank rounds
+//!    its share.
+//! 7. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
 //!    all lengths below 2^29; 2^-20 of the bound covers the bound's own arithmetic.
 
 /// Unit roundoff of f32.
@@ -133,6 +138,13 @@ pub(super) struct Second {
     pub(super) bias: f64,
     /// Constant part.
     pub(super) flush: f64,
+    /// What roundings to bf16 after the second projection add, relative.
+    rounding: f64,
+    /// Whether ranks hold shares of the sum, and each rounds its own.
+    parted: bool,
+    /// (|v| + dv) and that times |h + eh|.
+    weight: f64,
+    reach: f64,
 }
 
 impl Second {
@@ -145,6 +157,38 @@ impl Second {
             slope: weight * (eh + gamma * (h + eh)) + dv * h,
             bias: weight * gamma + dv,
             flush: FLUSH * (1.0 + weight) * (i + i.sqrt() * (h + eh)),
+            rounding: 0.0,
+            parted: false,
+            weight,
+            reach: weight * (h + eh),
         }
+    }
+
+    /// The same for a subject that rounds the result to bf16 this often at the most.
+    pub(super) fn rounded(self, times: u64, parted: bool) -> Second {
+        let n = times as f64 * U_BF16;
+        Second {
+            rounding: if n < 1.0 {
+                n / (1.0 - n)
+            } else {
+                f64::INFINITY
+            },
+            parted,
+            ..self
+        }
+    }
+
+    /// The bound for a row with this norm and bias, and `z` without bias (steps 4 and 6).
+    #[inline]
+    pub(super) fn row(&self, norm: f64, bias: f64, z: f64) -> f64 {
+        let limit = self.slope * norm + self.bias * bias.abs() + self.flush;
+        if self.rounding == 0.0 {
+            return limit;
+        }
+        let size = match self.parted {
+            true => self.reach * norm + self.weight * bias.abs(),
+            false => self.weight * (z + bias).abs(),
+        };
+        limit + self.rounding * (size + limit)
     }
 }

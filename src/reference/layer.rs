@@ -3,7 +3,7 @@
 //! It must not see padding, shards or packing. Layer 5.
 
 use super::activation::{gate, gate_change, gate_scale, up};
-use super::bound::{self, First, Second, U, U_BF16, norm};
+use super::bound::{self, First, Second, U, norm};
 use super::error::ReferenceError;
 use super::product::{Multiply, Product, whole};
 use super::quantise;
@@ -13,7 +13,7 @@ use super::weights::{Parts, Projection, Sizes, shaped};
 use crate::case::Case;
 use crate::fill;
 use crate::tensor::Logical;
-use crate::terms::{ActQuant, Activation, Bias};
+use crate::terms::{ActQuant, Activation, Bias, Rounded, Roundings};
 use ndarray::ArrayView2;
 use pulp::Arch;
 
@@ -44,17 +44,35 @@ pub struct Reference {
 impl Reference {
     /// The bound's derivation, as `-vv` prints it.
     pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u); first projection e = g(h+8) (|x||w| + |b|) + |dx||w|; \
-        activation eh = L e (|B| + dB) + |A| dB + evaluation, + 2^-8 if rounded to bf16, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
+        activation eh = L e (|B| + dB) + |A| dB + evaluation; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
         second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|";
 }
 
 /// Computes the layer of a case from its logical tensors.
+///
+/// # Errors
+/// A case that is not valid, tensors that are not its own.
 pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceError> {
-    compute(case, logical, None)
+    reference_rounding(case, logical, Roundings::NONE)
+}
+
+/// The same for a subject that rounds to bf16 where it says.
+///
+/// # Errors
+/// As [`reference`].
+pub fn reference_rounding(
+    case: &Case,
+    logical: &Logical,
+    rounds: Roundings,
+) -> Result<Reference, ReferenceError> {
+    compute(case, logical, rounds, None)
 }
 
 /// Computes the layer once more, for what it computes on its way.
-pub fn stages(case: &Case, logical: &Logical) -> Result<Stages, ReferenceError> {
+///
+/// # Errors
+/// As [`reference`].
+pub fn stages(case: &Case, logical: &Logical, rounds: Roundings) -> Result<Stages, ReferenceError> {
     case.validate()?;
     let (rows, h, i) = ((case.t * case.k) as usize, case.h as usize, case.i as usize);
     let mut stages = Stages {
@@ -62,23 +80,24 @@ pub fn stages(case: &Case, logical: &Logical) -> Result<Stages, ReferenceError> 
         middle: Stage::new(rows, i),
         second: Stage::new(rows, h),
     };
-    compute(case, logical, Some(&mut stages))?;
+    compute(case, logical, rounds, Some(&mut stages))?;
     Ok(stages)
 }
 
 fn compute(
     case: &Case,
     logical: &Logical,
+    rounds: Roundings,
     stages: Option<&mut Stages>,
 ) -> Result<Reference, ReferenceError> {
     case.validate()?;
-    let layer = Layer::new(case, logical)?;
+    let layer = Layer::new(case, logical, rounds)?;
     let routing = route(case, &logical.router)?;
     let (t, h) = (case.t as usize, case.h as usize);
     let mut sums = Sums {
         values: vec![0.0; t * h],
         bound: vec![0.0; t * h],
-        exact: fill::is_exact(case),
+        exact: fill::is_exact(case) && rounds.after_second(case.k) == 0,
         stages,
     };
     let mut scratch = Scratch::default();
@@ -91,7 +110,7 @@ fn compute(
             layer.expert(expert, places, &routing, &mut scratch, &mut sums);
         }
     }
-    // Step 6 of the derivation: the bound's own arithmetic.
+    // Step 7 of the derivation: the bound's own arithmetic.
     let slack = 1.0 + 16.0 * U;
     sums.bound.iter_mut().for_each(|b| *b *= slack);
     Ok(Reference {
@@ -134,13 +153,18 @@ struct Layer<'a> {
     arch: Arch,
     case: &'a Case,
     logical: &'a Logical,
+    rounds: Roundings,
     x: &'a [f32],
     w13: Projection<'a>,
     w2: Projection<'a>,
 }
 
 impl<'a> Layer<'a> {
-    fn new(case: &'a Case, logical: &'a Logical) -> Result<Self, ReferenceError> {
+    fn new(
+        case: &'a Case,
+        logical: &'a Logical,
+        rounds: Roundings,
+    ) -> Result<Self, ReferenceError> {
         let (t, e, h, i) = (
             case.t as usize,
             case.e as usize,
@@ -179,6 +203,7 @@ impl<'a> Layer<'a> {
             arch: Arch::new(),
             case,
             logical,
+            rounds,
             x: shaped(Some(&logical.x), "x", &[t, h], 32)?.f32s(),
             w13: Projection::new(case.w, sizes13, first, biased, names13)?,
             w2: Projection::new(case.w, sizes2, second, biased, names2)?,
@@ -233,12 +258,16 @@ impl<'a> Layer<'a> {
             };
             let (mid, dmid) = self.intermediate(n, first, scratch, sums);
             let gamma = bound::gamma_second(i, k, self.case.tp);
+            let rounded = |second: Second, top_k| {
+                let parted = self.case.tp > self.case.ep;
+                second.rounded(self.rounds.after_second(top_k), parted)
+            };
             if let Some(stages) = &mut sums.stages {
-                let quantised = (self.case.qh, self.logical.h_scale);
-                first_stages(stages, place, n, first, scratch, i, quantised);
-                alone.push(Second::new(mid, dmid, 1.0, 0.0, gamma, i));
+                self.first_stages(stages, place, n, first, scratch);
+                alone.push(rounded(Second::new(mid, dmid, 1.0, 0.0, gamma, i), 0));
             }
-            seconds.push((place / k, v, Second::new(mid, dmid, v, dv, gamma, i)));
+            let second = rounded(Second::new(mid, dmid, v, dv, gamma, i), self.case.k);
+            seconds.push((place / k, v, second));
         }
         self.multiply(&self.w2, expert, &scratch.mid, i, &mut scratch.second);
         if let Some(stages) = &mut sums.stages {
@@ -252,7 +281,7 @@ impl<'a> Layer<'a> {
                 values.iter_mut().zip(bounds).zip(z).zip(rows)
             {
                 *value += weight * (z + bias);
-                *limit += second.slope * norm + second.bias * bias.abs() + second.flush;
+                *limit += second.row(*norm, *bias, *z);
             }
         }
     }
@@ -284,6 +313,10 @@ impl<'a> Layer<'a> {
         let (mode, scale) = (self.case.qx, self.logical.x_scale);
         scratch.dx.clear();
         scratch.dx.extend(x.iter().map(|x| relative * x.abs()));
+        if self.rounds.has(Rounded::X) {
+            sums.exact = sums.exact && quantise::keeps_bf16(x);
+            quantise::round_all_bf16(x, &mut scratch.dx);
+        }
         sums.exact &= quantise::keeps(mode, scale, x);
         quantise::follow(mode, scale, x, &mut scratch.dx);
         First::new(norm(x), norm(&scratch.dx), h)
@@ -299,13 +332,20 @@ impl<'a> Layer<'a> {
     ) -> (f64, f64) {
         let Case { act, .. } = *self.case;
         let i = self.case.i as usize;
-        let (norms, biases) = (&scratch.first.norms, &scratch.first.bias);
-        let y = &scratch.first.values[n * norms.len()..][..norms.len()];
-        let row = |r: usize| (y[r] + biases[r], first.row(norms[r], biases[r]));
+        let rows = scratch.first.norms.len();
         scratch.dmid.clear();
+        if self.rounds.has(Rounded::Fc1) {
+            let y = (0..rows).map(|r| scratch.first.values[n * rows + r] + scratch.first.bias[r]);
+            sums.exact = sums.exact && y.into_iter().all(|y| quantise::keeps_bf16(&[y]));
+        }
+        let row = |r: usize| self.first_row(n, r, first, &scratch.first);
+        let round_gate = act == Activation::SwigluRounded || self.rounds.has(Rounded::Gate);
         for j in 0..i {
             let (g, eg) = row(j);
             let a = gate(act, g);
+            if self.rounds.has(Rounded::Gate) {
+                sums.exact = sums.exact && quantise::keeps_bf16(&[a]);
+            }
             let da = gate_change(act, g, eg);
             let (b, db) = if act.gated() {
                 let (u, eu) = row(i + j);
@@ -314,21 +354,18 @@ impl<'a> Layer<'a> {
             } else {
                 (1.0, 0.0)
             };
-            let rounded = act == Activation::SwigluRounded;
             scratch.mid.push(a * b);
             let scale = gate_scale(act, g, a);
             scratch
                 .dmid
-                .push(bound::product(a, da, scale, b, db, rounded));
+                .push(bound::product(a, da, scale, b, db, round_gate));
         }
         let start = scratch.mid.len() - i;
         scratch.mid.resize(start + whole(i), 0.0);
         let mid = &mut scratch.mid[start..][..i];
-        if self.case.mid_bf16 {
-            for (value, error) in mid.iter().zip(&mut scratch.dmid) {
-                *error += U_BF16 * (value.abs() + *error) + bound::FLUSH;
-            }
+        if self.case.mid_bf16 || self.rounds.has(Rounded::Act) {
             sums.exact = sums.exact && quantise::keeps_bf16(mid);
+            quantise::round_all_bf16(mid, &mut scratch.dmid);
         }
         let (mode, scale) = (self.case.qh, self.logical.h_scale);
         sums.exact = sums.exact && quantise::keeps(mode, scale, mid);
@@ -341,31 +378,41 @@ impl<'a> Layer<'a> {
         }
         (norm(mid), norm(&scratch.dmid))
     }
-}
 
-/// Keeps the first projection and the intermediate of the expert's token number `n`.
-fn first_stages(
-    stages: &mut Stages,
-    place: usize,
-    n: usize,
-    first: &First,
-    scratch: &Scratch,
-    i: usize,
-    (mode, scale): (ActQuant, f32),
-) {
-    let (norms, biases) = (&scratch.first.norms, &scratch.first.bias);
-    let y = &scratch.first.values[n * norms.len()..][..norms.len()];
-    for (r, y) in y.iter().enumerate().take(stages.first.cols) {
-        let bound = first.row(norms[r], biases[r]);
-        stages.first.set(place, r, y + biases[r], bound);
+    /// An element of the first projection with its bias, and its bound.
+    #[inline]
+    fn first_row(&self, n: usize, r: usize, first: &First, product: &Product) -> (f64, f64) {
+        let (norm, bias) = (product.norms[r], product.bias[r]);
+        let value = product.values[n * product.norms.len() + r] + bias;
+        let error = first.row(norm, bias);
+        match self.rounds.has(Rounded::Fc1) {
+            true => quantise::round_bf16(value, error),
+            false => (value, error),
+        }
     }
-    let start = scratch.mid.len() - whole(i);
-    let mid = &scratch.mid[start..][..i];
-    // A subject may show it before or after it is quantised.
-    let mut bounds = scratch.dmid.clone();
-    quantise::widen(mode, scale, mid, &mut bounds);
-    for (j, (value, bound)) in mid.iter().zip(&bounds).enumerate() {
-        stages.middle.set(place, j, *value, *bound);
+
+    /// Keeps the first projection and the intermediate of the expert's token number `n`.
+    fn first_stages(
+        &self,
+        stages: &mut Stages,
+        place: usize,
+        n: usize,
+        first: &First,
+        scratch: &Scratch,
+    ) {
+        for r in 0..stages.first.cols {
+            let (value, bound) = self.first_row(n, r, first, &scratch.first);
+            stages.first.set(place, r, value, bound);
+        }
+        let i = self.case.i as usize;
+        let start = scratch.mid.len() - whole(i);
+        let mid = &scratch.mid[start..][..i];
+        // A subject may show it before or after it is quantised.
+        let mut bounds = scratch.dmid.clone();
+        quantise::widen(self.case.qh, self.logical.h_scale, mid, &mut bounds);
+        for (j, (value, bound)) in mid.iter().zip(&bounds).enumerate() {
+            stages.middle.set(place, j, *value, *bound);
+        }
     }
 }
 
@@ -378,8 +425,7 @@ fn second_stage(stages: &mut Stages, places: &[usize], bounds: &[Second], second
         .zip(second.values.chunks_exact(rows))
     {
         for (r, z) in z.iter().enumerate().take(stages.second.cols) {
-            let limit =
-                bound.slope * second.norms[r] + bound.bias * second.bias[r].abs() + bound.flush;
+            let limit = bound.row(second.norms[r], second.bias[r], *z);
             stages.second.set(*place, r, z + second.bias[r], limit);
         }
     }

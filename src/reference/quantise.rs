@@ -3,7 +3,7 @@
 //!
 //! It must not know how the layer is cut over ranks. Layer 5.
 
-use super::bound::U;
+use super::bound::{FLUSH, U};
 use crate::num::{Dtype, Encode};
 use crate::terms::{ACT_QUANT_GROUP, ActQuant};
 
@@ -125,6 +125,28 @@ pub(super) fn keeps(mode: ActQuant, scale: f32, values: &[f64]) -> bool {
     }
 }
 
+/// bf16's largest value: beyond it a subject rounds to infinity.
+const LARGEST_BF16: f64 = 3.389_531_389_251_535_5e38;
+
+/// Rounds a value to bf16, ties to even, and turns its error into one of the rounded value: rounding
+/// is monotone, so that a subject's result lies between those of the interval's ends. It may flush.
+pub(super) fn round_bf16(value: f64, error: f64) -> (f64, f64) {
+    let nearest = |v: f64| f64::from(Dtype::Bf16.decode(Dtype::Bf16.encode(v, Encode::OCP)));
+    if !(value.abs() + error < LARGEST_BF16) {
+        return (value, f64::INFINITY);
+    }
+    let rounded = nearest(value);
+    let off = |end: f64| (nearest(end) - rounded).abs();
+    (rounded, off(value - error).max(off(value + error)) + FLUSH)
+}
+
+/// Rounds each value, as [`round_bf16`] does.
+pub(super) fn round_all_bf16(values: &mut [f64], errors: &mut [f64]) {
+    for (value, error) in values.iter_mut().zip(errors) {
+        (*value, *error) = round_bf16(*value, *error);
+    }
+}
+
 /// Whether rounding to bf16 leaves every value as it is.
 pub(super) fn keeps_bf16(values: &[f64]) -> bool {
     values.iter().all(|&v| {
@@ -136,6 +158,30 @@ pub(super) fn keeps_bf16(values: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_rounded_to_bf16_moves_only_where_its_error_reaches_a_tie() {
+        // 1 + 2^-7 and 1 + 2^-6 are neighbours; their middle goes to the even one.
+        let middle = 1.0 + 1.5 / 128.0;
+        let even = 1.0 + 2.0 / 128.0;
+        assert_eq!(round_bf16(middle, 0.0), (even, FLUSH));
+        assert_eq!(round_bf16(middle + 1e-6, 1e-7), (even, FLUSH));
+        let (value, error) = round_bf16(middle + 1e-6, 2e-6);
+        assert_eq!((value, error), (even, 1.0 / 128.0 + FLUSH));
+        // Beyond the largest a subject makes infinity.
+        assert_eq!(round_bf16(3.39e38, 0.0).1, f64::INFINITY);
+        assert_eq!(round_bf16(f64::NAN, 0.0).1, f64::INFINITY);
+        for n in -4000..4000 {
+            let value = f64::from(n).powi(3) * 1.7e-5;
+            let error = value.abs() * 1e-4;
+            let (rounded, limit) = round_bf16(value, error);
+            for part in -8..=8 {
+                let off = half::bf16::from_f32((value + error * f64::from(part) / 8.0) as f32);
+                let off = (off.to_f64() - rounded).abs();
+                assert!(off <= limit, "{value}: {off} beyond {limit}");
+            }
+        }
+    }
 
     #[test]
     fn every_quantised_value_lies_within_what_widening_adds() {

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const CHUNK: usize = 64;
 /// Most failing checks of a run that are shrunk; a report repeats no more.
 const SHRINKS_MAX: u64 = 10;
+/// Time of a run for shrinking: a subject that hangs takes its limit of time for each try.
+const SHRINKS_TIME: Duration = Duration::from_secs(30);
 
 /// How many random cases, and which.
 pub struct Budget {
@@ -106,6 +108,7 @@ pub fn execute(
         coverage: Coverage::default(),
         per_suite: vec![Coverage::default(); settings.suites.len()],
         shrinks: 0,
+        shrinking: Duration::ZERO,
         ended: None,
     };
     run.emit(&Event::RunStarted {
@@ -129,6 +132,8 @@ struct Run<'s, 'r, 'd> {
     coverage: Coverage,
     per_suite: Vec<Coverage>,
     shrinks: u64,
+    /// Time that shrinking took so far.
+    shrinking: Duration,
     ended: Option<Ended>,
 }
 
@@ -243,15 +248,19 @@ impl Run<'_, '_, '_> {
         let Some(property) = crate::property::find(finished.property) else {
             return Ok(());
         };
-        if !self.settings.shrink || self.shrinks >= SHRINKS_MAX {
+        let left = SHRINKS_TIME.saturating_sub(self.shrinking);
+        if !self.settings.shrink || self.shrinks >= SHRINKS_MAX || left.is_zero() {
             return Ok(());
         }
         self.shrinks += 1;
+        let since = Instant::now();
         let mut worker = Worker::new(&self.settings.subject, self.settings.rules);
-        let go_on = || !self.settings.stop.load(Ordering::Relaxed);
+        let stopped = || self.settings.stop.load(Ordering::Relaxed);
+        let go_on = || !stopped() && since.elapsed() < left;
         let small = worker.shrink_while(property, case, go_on);
         let verdict = (small != *case).then(|| worker.check(property, &small));
-        if !go_on() {
+        self.shrinking += since.elapsed();
+        if stopped() {
             self.ended = Some(Ended::Interrupted);
             return Ok(());
         }

@@ -6,6 +6,7 @@ use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
 use crate::tensor::{Output, StageOutputs};
+use crate::terms::Roundings;
 
 /// Sizes of a rank's two projections, as a stack allocates them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,11 @@ pub trait Subject {
     /// Whether it chooses experts by itself, so that its choice can be held against the reference.
     fn routes_itself(&self) -> bool {
         true
+    }
+
+    /// Where it rounds to bfloat16 besides what the plan says.
+    fn rounds(&self) -> Roundings {
+        Roundings::NONE
     }
 
     /// Is told the case that is asked about, before its plans.

@@ -111,8 +111,11 @@ pub enum Misbehaviour {
     #[error("the command is empty")]
     NoCommand,
     /// A quote that does not end.
-    #[error("a quote in the command does not end")]
-    Quote,
+    #[error("a quote in the command `{command}` does not end")]
+    Quote {
+        /// The command.
+        command: String,
+    },
     /// The program cannot be started.
     #[error("cannot start `{program}`: {why}")]
     Start {

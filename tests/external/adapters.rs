@@ -73,8 +73,46 @@ fn transformers_grouped_mm_wants_rows_of_16_bytes() {
 }
 
 #[test]
-fn vllms_cpu_kernel_holds() {
-    holds("torch, vllm._C", "python/subjects/vllm_cpu_moe.py", "");
+fn vllms_cpu_kernels_hold() {
+    for way in ["vec-f32", "vec-bf16", "experts-bf16", "experts-mxfp4"] {
+        holds("torch, vllm._C", "python/subjects/vllm_cpu_moe.py", way);
+    }
+}
+
+#[test]
+fn vllms_fp8_kernel_adds_what_is_padded_with_zeros() {
+    let Some(python) = python("torch, vllm._C") else {
+        return;
+    };
+    let case = "t=1,e=1,k=1,h=32,i=1,w=fp8-block";
+    assert!(include_str!("../../docs/python-subject.md").contains(case));
+    let command = script(&python, "python/subjects/vllm_cpu_moe.py", "experts-fp8");
+    let asked = ["check", "pad-identity", case, "--subject", &command];
+    let said = ends(&[&asked[..], &["--start-timeout", "10m"]].concat(), 1);
+    // Zeros too: every output is off by the same.
+    assert!(said.contains("32 of 32 differ"), "{said}");
+}
+
+#[test]
+fn a_loop_in_torch_holds() {
+    for how in ["loop", "loop --bf16"] {
+        holds("torch", "python/subjects/torch_moe.py", how);
+    }
+}
+
+#[test]
+fn engines_on_a_gpu_say_what_they_lack() {
+    let Some(python) = python("torch, sys; sys.exit(torch.cuda.is_available())") else {
+        return;
+    };
+    for way in ["vllm", "sglang", "flashinfer", "loop --cuda"] {
+        let command = script(&python, "python/subjects/torch_moe.py", way);
+        let asked = ["check", "pad-identity", "i=33", "--subject", &command];
+        let out = crate::padproof(&[&asked[..], &["--start-timeout", "10m"]].concat());
+        let said = crate::text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("sees no CUDA device"), "{said}");
+    }
 }
 
 #[test]

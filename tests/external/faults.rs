@@ -199,3 +199,45 @@ fn the_example_holds_in_every_format_and_activation() {
         );
     }
 }
+
+/// A kernel that keeps its activations in bfloat16 holds where it says so, and its faults show.
+#[test]
+fn a_bf16_kernel_holds_where_it_declares_its_roundings() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let command = script(&python, "python/subjects/numpy_moe.py", "--bf16");
+    let run = ["run", "-n", "150", "--profile", "small", "--max-fail", "3"];
+    let asked = ["-p", "pad-identity,tp-sum,token-pad", "--subject", &command];
+    let said = ends(&[&run[..], &asked].concat(), 0);
+    let line = said.lines().find(|l| l.contains("pad-identity")).unwrap();
+    assert!(line.starts_with("PASS"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("python/subjects/numpy_moe.py")).unwrap();
+    let case = "t=4,e=4,h=64,i=33,w=bf16,pad=i32,seed=5";
+    for (from, to) in [
+        // Undeclared, the same roundings are outside the bound.
+        (
+            "\"rounds\": [\"x\", \"fc1\", \"act\", \"fc2\", \"weighted\", \"sum\"]",
+            "\"rounds\": []",
+        ),
+        // Up's half taken for gate's.
+        (
+            "activate(layer, *layer.halves(rows))",
+            "activate(layer, *layer.halves(rows)[::-1])",
+        ),
+    ] {
+        assert!(page.contains(from), "{from}");
+        let file = folder.path().join("kernel.py");
+        let helpers = root.join("python");
+        let there = format!("sys.path.insert(0, {:?})", helpers.display().to_string());
+        let line = page
+            .lines()
+            .find(|l| l.starts_with("sys.path.insert"))
+            .unwrap();
+        std::fs::write(&file, page.replace(from, to).replace(line, &there)).unwrap();
+        let command = format!("{python} -B {} --bf16", file.display());
+        ends(&["check", "pad-identity", case, "--subject", &command], 1);
+    }
+}

@@ -92,7 +92,10 @@ fn commands_that_are_no_subjects_cannot_run() {
             "sh -c 'echo no numpy here >&2; exit 1'",
             "it wrote: no numpy here",
         ),
-        ("sh -c \"echo", "a quote in the command does not end"),
+        (
+            "sh -c \"echo",
+            "a quote in the command `sh -c \"echo` does not end",
+        ),
         ("cpux", "did you mean `cpu`?"),
         ("kernel", "or a command with a space or a slash in it"),
     ] {

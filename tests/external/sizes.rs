@@ -133,6 +133,39 @@ fn the_installed_engines_functions_are_found_out() {
     ends(&["check", "sizes-agree", gated, "--subject", &subject], 0);
 }
 
+#[test]
+fn vllms_functions_of_sizes_agree_but_where_a_backend_leaves_odd_widths() {
+    let Some(python) = python("numpy, importlib.util as u; assert u.find_spec('vllm')") else {
+        return;
+    };
+    let path = "python/subjects/engine_sizes.py";
+    for way in ["marlin", "cpu", "triton", "deepgemm_mxfp4", "marlin-int4"] {
+        let subject = script(&python, path, &format!("vllm-{way}"));
+        let run = [
+            "run",
+            "-n",
+            "300",
+            "--profile",
+            "small",
+            "-p",
+            "sizes-agree",
+        ];
+        let said = ends(&[&run[..], &["--subject", &subject]].concat(), 0);
+        assert!(
+            said.starts_with("padproof") && said.contains("PASS"),
+            "{said}"
+        );
+    }
+    // F15 of facts/peers.md: B12X's widths stay as they are, odd ones too, two elements in a byte.
+    let subject = script(&python, path, "vllm-b12x_mxfp4_bf16");
+    let odd = ["check", "sizes-agree", "t=1,e=1,k=1,i=257,w=mxfp4"];
+    let said = ends(&[&odd[..], &["--subject", &subject]].concat(), 1);
+    assert!(
+        said.contains("wanted w2 257 columns or more, got 256"),
+        "{said}"
+    );
+}
+
 /// Tells the sizes of a granule of 16, and runs nothing.
 struct Sixteen;
 

@@ -53,7 +53,9 @@ impl Program {
         running: &Running,
     ) -> Result<Program, SubjectError> {
         let words = shlex::split(command).ok_or_else(|| SubjectError::Misbehaved {
-            what: Misbehaviour::Quote,
+            what: Misbehaviour::Quote {
+                command: crate::terms::plain(command),
+            },
             stderr: Vec::new(),
         })?;
         let (child, hello) = greeted(&words, limits, running)?;

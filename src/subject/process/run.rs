@@ -12,6 +12,7 @@ use crate::subject::api::{Allocated, Subject};
 use crate::subject::cpu::{Routing, Sizes, route};
 use crate::subject::error::{Misbehaviour, SkipReason, SubjectError};
 use crate::tensor::{Output, StageOutputs};
+use crate::terms::Roundings;
 use std::sync::Arc;
 
 /// A program as the subject. It promises no order of summation.
@@ -131,6 +132,10 @@ impl Subject for Process {
 
     fn routes_itself(&self) -> bool {
         self.program.supports().routes_itself()
+    }
+
+    fn rounds(&self) -> Roundings {
+        self.program.supports().rounds()
     }
 
     fn tells_sizes(&self) -> bool {

@@ -5,7 +5,8 @@
 use crate::plan::Plan;
 use crate::subject::error::{Misbehaviour, SkipReason};
 use crate::terms::{
-    ActQuant, Activation, Bias, Nibble, Order, Route, Storage, WeightFormat, did_you_mean,
+    ActQuant, Activation, Bias, Nibble, Order, Rounded, Roundings, Route, Storage, WeightFormat,
+    did_you_mean,
 };
 use serde_json::{Map, Value};
 
@@ -196,6 +197,7 @@ pub struct Supports {
     sizes: bool,
     runs: bool,
     rules: Vec<String>,
+    rounds: Roundings,
 }
 
 impl Supports {
@@ -224,6 +226,7 @@ impl Supports {
                 "sizes",
                 "runs",
                 "rules",
+                "rounds",
             ])
             .collect();
         unknown(object, &known).map_err(wrong)?;
@@ -259,6 +262,7 @@ impl Supports {
                 Some(value) => serde_json::from_value(value.clone())
                     .map_err(|_| wrong("rules: a list of rules' ids".to_owned()))?,
             },
+            rounds: rounds(object.get("rounds")).map_err(wrong)?,
         })
     }
 
@@ -327,6 +331,11 @@ impl Supports {
     /// Whether it runs layers at all.
     pub fn runs(&self) -> bool {
         self.runs
+    }
+
+    /// Where it rounds to bfloat16 besides what the plan says.
+    pub fn rounds(&self) -> Roundings {
+        self.rounds
     }
 
     /// Whether it tells the sizes that its stack allocates.
@@ -410,6 +419,21 @@ fn words(value: Option<&Value>, key: &WordKey) -> Result<Vec<&'static str>, Stri
     Ok(words)
 }
 
+/// A list of places of rounding; none if left out.
+fn rounds(value: Option<&Value>) -> Result<Roundings, String> {
+    let Some(value) = value else {
+        return Ok(Roundings::NONE);
+    };
+    let listed = value.as_array().ok_or("rounds: a list of words")?;
+    let all: Vec<&str> = Rounded::ALL.iter().map(|place| place.name()).collect();
+    let place = |word: &Value| {
+        let word = word.as_str().ok_or("rounds: a word is a string")?;
+        let unknown = |_| format!("rounds: {}", no_such("word", word, &all));
+        word.parse::<Rounded>().map_err(unknown)
+    };
+    listed.iter().map(place).collect()
+}
+
 /// An object of sizes.
 fn numbers(
     value: Option<&Value>,
@@ -437,4 +461,25 @@ fn numbers(
             }),
     };
     keys.iter().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_rounding_are_the_pages_words() {
+        let page = include_str!("../../../docs/subject-protocol.md");
+        let rows = page.split("| `rounds` | rounded |").nth(1).expect("listed");
+        let rows = rows.lines().skip(2).take_while(|l| l.starts_with('|'));
+        let told: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+        let all: Vec<&str> = Rounded::ALL.iter().map(|place| place.name()).collect();
+        assert_eq!(told, all);
+        let of = |text| Supports::parse(text).map(|s| s.rounds());
+        assert_eq!(of("{}").unwrap(), Roundings::NONE);
+        let some = of(r#"{"rounds": ["x", "y"]}"#).unwrap();
+        assert!(some.has(Rounded::X) && some.has(Rounded::Y) && !some.has(Rounded::Act));
+        let wrong = of(r#"{"rounds": ["fc3"]}"#).unwrap_err().to_string();
+        assert!(wrong.contains("rounds: no word `fc3`"), "{wrong}");
+    }
 }

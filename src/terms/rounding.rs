@@ -1,0 +1,60 @@
+//! Where a subject rounds to bfloat16 on its way.
+//!
+//! Words and a set of them; it must not round. Layer 0.
+
+use super::word::{UnknownWord, words};
+use std::fmt;
+use std::str::FromStr;
+
+words! {
+    /// A place where a subject that computes in f32 rounds to bfloat16, to nearest even.
+    Rounded, "place of rounding" {
+        /// The experts' input, after a router's weight where that multiplies it.
+        X = "x",
+        /// The first projection with its bias.
+        Fc1 = "fc1",
+        /// The gate after its function, before up's factor.
+        Gate = "gate",
+        /// The result of the activation.
+        Act = "act",
+        /// An expert's output with its bias.
+        Fc2 = "fc2",
+        /// That times its routing weight.
+        Weighted = "weighted",
+        /// Each step of the sum over a token's experts.
+        Sum = "sum",
+        /// A rank's output.
+        Y = "y",
+    }
+}
+
+/// A set of places; empty for a subject that computes in f32 throughout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Roundings(u8);
+
+impl Roundings {
+    /// Nowhere.
+    pub const NONE: Roundings = Roundings(0);
+
+    /// Whether it holds the place.
+    pub const fn has(self, place: Rounded) -> bool {
+        self.0 >> place as u8 & 1 == 1
+    }
+
+    /// How often an expert's output is rounded at the most from the second projection on, one of
+    /// `top_k` of a token; of 0 before it is weighted.
+    pub fn after_second(self, top_k: u64) -> u64 {
+        let times = |place, n| if self.has(place) { n } else { 0 };
+        let weighted = u64::from(top_k > 0);
+        times(Rounded::Fc2, 1)
+            + times(Rounded::Weighted, weighted)
+            + times(Rounded::Sum, top_k)
+            + times(Rounded::Y, weighted)
+    }
+}
+
+impl FromIterator<Rounded> for Roundings {
+    fn from_iter<I: IntoIterator<Item = Rounded>>(places: I) -> Self {
+        Roundings(places.into_iter().fold(0, |all, p| all | 1 << p as u8))
+    }
+}
