@@ -132,7 +132,8 @@ const LARGEST_BF16: f64 = 3.389_531_389_251_535_5e38;
 /// is monotone, so that a subject's result lies between those of the interval's ends. It may flush.
 pub(super) fn round_bf16(value: f64, error: f64) -> (f64, f64) {
     let nearest = |v: f64| f64::from(Dtype::Bf16.decode(Dtype::Bf16.encode(v, Encode::OCP)));
-    if !(value.abs() + error < LARGEST_BF16) {
+    let reach = value.abs() + error;
+    if reach.is_nan() || reach >= LARGEST_BF16 {
         return (value, f64::INFINITY);
     }
     let rounded = nearest(value);
