@@ -21,7 +21,7 @@ pub use word::{UnknownWord, did_you_mean, nearest, plain};
 pub const CODES: &[&str] = &[
     "PP101", "PP102", "PP103", "PP104", "PP105", "PP106", "PP109", "PP110", "PP111", "PP114",
     "PP115", "PP116", "PP117", "PP118", "PP119", "PP120", "PP121", "PP122", "PP123", "PP124",
-    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132",
+    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132", "PP133",
 ];
 
 words! {
@@ -118,6 +118,14 @@ impl WeightFormat {
             WeightFormat::Int4 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(128)),
             WeightFormat::Int4G32 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(32)),
         }
+    }
+
+    /// Whether the format fixes its scale groups, so that scales cannot be repeated on a finer grid.
+    pub const fn grid_is_fixed(self) -> bool {
+        matches!(
+            self,
+            WeightFormat::Mxfp4 | WeightFormat::Mxfp8 | WeightFormat::Nvfp4
+        )
     }
 
     /// Whether a second-level f32 scale per expert and projection multiplies every block scale.

@@ -32,6 +32,7 @@ fn layer(intermediate: u64, gated: bool, weight: WeightFormat) -> LayerSpec {
         weight,
         bias: Bias::None,
         zero_points: None,
+        act_order: false,
         tokens: 1,
     }
 }

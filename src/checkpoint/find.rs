@@ -207,7 +207,16 @@ pub(super) fn family(
         projections.all(|p| family.suffix(checkpoint, p, Kind::Weight).is_ok())
     });
     whole.next().ok_or_else(|| {
-        let example = checkpoint.names().find(|n| n.starts_with(prefix));
+        let own = || checkpoint.names().filter(|n| n.starts_with(prefix));
+        if let Some(packed) = own().find(|n| n.ends_with(".qweight")) {
+            // With zero points or groups beside it that nothing here reads.
+            return no_layer(format!(
+                "the experts of `{}` are stored as AWQ and GPTQ store them (`{}`, with qzeros and g_idx), which is not read",
+                shown(prefix),
+                shown(packed),
+            ));
+        }
+        let example = own().next();
         no_layer(format!(
             "the experts of `{}` are named as in no known family of {} layers, for example `{}`",
             shown(prefix),

@@ -5,7 +5,8 @@
 use super::args::ExplainArgs;
 use super::error::CliError;
 use crate::mutant::{self, Mutant, Stage};
-use crate::report::{CODES, CodePage, fault_section, fault_words, page_human};
+use crate::plan::Fit;
+use crate::report::{CODES, CodePage, fault_section, fault_words, page_human, verdict_section};
 use crate::run::ExitCode;
 use crate::terms::did_you_mean;
 use std::io::Write;
@@ -18,6 +19,8 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
             writeln!(out, "{code}  {verdict:width$}  {title}")?;
         }
         let words: Vec<&str> = fault_words().collect();
+        let verdicts = Fit::ALL.map(Fit::name).join(", ");
+        writeln!(out, "verdicts of plan, worst first: {verdicts}")?;
         writeln!(out, "words of audit and verify: {}", words.join(", "))?;
         writeln!(
             out,
@@ -28,6 +31,9 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
     let lower = word.to_ascii_lowercase();
     if let Some(page) = CodePage::find(word) {
         page_human(page, out)?;
+    } else if let Some((section, about)) = verdict_section(&lower) {
+        let text = format!("{lower}\n\n{}\n\n{}", section.trim_end(), about.trim_end());
+        writeln!(out, "{}", text.replace('`', ""))?;
     } else if let Some(section) = fault_section(&lower) {
         writeln!(out, "{lower}\n\n{}", section.trim_end().replace('`', ""))?;
     } else if let Some(mutant) = mutant::ALL.iter().find(|m| m.name == lower) {
@@ -69,7 +75,8 @@ fn fault(mutant: &Mutant, out: &mut dyn Write) -> Result<(), CliError> {
 fn unknown(word: &str) -> CliError {
     let codes: Vec<&str> = CODES.iter().map(|page| page.code).collect();
     let names = mutant::ALL.iter().map(|mutant| mutant.name);
-    let words: Vec<&str> = fault_words().chain(names).collect();
+    let verdicts = Fit::ALL.iter().map(|fit| fit.name());
+    let words: Vec<&str> = fault_words().chain(verdicts).chain(names).collect();
     let hint = match did_you_mean(&word.to_ascii_uppercase(), &codes) {
         none if none.is_empty() => did_you_mean(&word.to_ascii_lowercase(), &words),
         hint => hint,

@@ -128,6 +128,10 @@ fn models(args: &PlanArgs, environment: &Environment) -> Result<Vec<Model>, CliE
             let stored = model.quant.format;
             model.quant.format = format;
             model.quant.method = "none".to_owned();
+            // Of all of them, whatever layers were stored in.
+            model.quant.others.clear();
+            model.quant.zero_points = None;
+            model.quant.act_order = false;
             model.notes.push(format!(
                 "planned as if the routed experts were {format}, not {stored}"
             ));

@@ -152,6 +152,10 @@ pub struct Quant {
     /// Zero points of integer weights, where they have some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_points: Option<ZeroPoints>,
+    /// Whether integer weights were quantised in activation order: the checkpoint then lists the
+    /// group of each input channel (`g_idx`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub act_order: bool,
 }
 
 impl Quant {
@@ -167,6 +171,7 @@ impl Quant {
             draft_format: None,
             others: Vec::new(),
             zero_points: None,
+            act_order: false,
         }
     }
 }

@@ -16,6 +16,7 @@ pub(super) struct Scheme {
     pub(super) block: Option<(u64, u64)>,
     pub(super) group: Option<u64>,
     pub(super) zero_points: Option<ZeroPoints>,
+    pub(super) act_order: bool,
 }
 
 impl Scheme {
@@ -37,6 +38,7 @@ impl Scheme {
             block,
             group,
             zero_points: None,
+            act_order: false,
         }
     }
 }
@@ -141,6 +143,24 @@ pub(super) fn with_zero_points(
     })
 }
 
+/// The scheme with the order of its groups: `desc_act` of GPTQ is true or false, `actorder` of
+/// compressed-tensors a word or nothing. Whether a word of that leaves groups in runs was not read.
+pub(super) fn in_order(
+    doc: &Doc<'_>,
+    key: &'static str,
+    scheme: Scheme,
+) -> Result<Scheme, ModelError> {
+    let listed = match doc.get(key) {
+        None => false,
+        Some(value) if key == "actorder" && value.is_string() => true,
+        Some(_) => doc.flag(&[key])? == Some(true),
+    };
+    Ok(Scheme {
+        act_order: listed && scheme.format.element() == Dtype::Int4,
+        ..scheme
+    })
+}
+
 /// ModelOpt's `quant_algo`; none where it says that nothing is quantised.
 pub(super) fn algo(doc: &Doc<'_>, word: &str) -> Result<Option<Scheme>, ModelError> {
     const VALID: &[&str] = &[
@@ -226,6 +246,7 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
         },
         ("int", 4, ..) => {
             let scheme = integer(doc, "num_bits", 4)?;
+            let scheme = in_order(doc, "actorder", scheme)?;
             with_zero_points(doc, "symmetric", (false, ZeroPoints::Unread), scheme)
         }
         ("int", 8, "channel", None) => Ok(Scheme::of(WeightFormat::Int8)),

@@ -77,6 +77,7 @@ pub(super) fn read(
             })
             .collect(),
         zero_points: found.iter().flatten().find_map(|s| s.zero_points),
+        act_order: found.iter().flatten().any(|s| s.act_order),
     })
 }
 
@@ -181,7 +182,7 @@ fn mixed(part: &Part<'_>, counts: &[(Option<Scheme>, usize)]) -> String {
         .map(|(scheme, layers)| format!("{} in {layers}", word(scheme)))
         .collect();
     let how = match part.routed {
-        true => "each is planned, advice is about the first",
+        true => "each is planned",
         false => "all are planned as the first, --weights asks about another",
     };
     format!(

@@ -110,6 +110,7 @@ pub(super) fn schemes(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
         "awq" | "awq_marlin" | "gptq" | "gptq_marlin" | "auto-round" | "auto_round" => {
             let (key, bits) = entry.need(&["bits", "w_bit"], "number of bits", "")?;
             let scheme = methods::integer(entry, key, bits)?;
+            let scheme = methods::in_order(entry, "desc_act", scheme)?;
             let (key, yes) = match method.starts_with("awq") {
                 true => ("zero_point", (true, ZeroPoints::Awq)),
                 false => ("sym", (false, ZeroPoints::Unread)),

@@ -39,6 +39,11 @@ impl Treat<'_> {
         }
         let why = if name.ends_with("zero_point") || name.ends_with("g_idx") {
             "zero points and permuted groups are not padded"
+        } else if [".qweight", ".qzeros", ".scales"]
+            .iter()
+            .any(|s| name.ends_with(s))
+        {
+            "weights as AWQ and GPTQ store them (qweight, qzeros, g_idx) are not padded"
         } else {
             "no known tensor of an expert: whether it must grow is not known"
         };

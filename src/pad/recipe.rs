@@ -370,6 +370,7 @@ fn alone(
         weight,
         bias: Bias::None,
         zero_points: None,
+        act_order: false,
         tokens: 0,
     };
     let parallel = Parallel {

@@ -132,7 +132,7 @@ fn without_tensors(
         overhead_millionths: 0,
         violations: Vec::new(),
     };
-    set_scales(&mut plan, rule, &mut found)?;
+    set_scales(&mut plan, rule, layer.act_order, &mut found)?;
     facts.split_violations(&plan, &cut, shard_ranks, &mut found);
     facts.size_violations(&plan, shard_ranks, &mut found);
     facts.padding_violations(&plan, &mut found);
@@ -241,12 +241,20 @@ fn rank_plans(
 }
 
 /// Fills in both scale grids, refining them where the rule may.
-fn set_scales(plan: &mut Plan, rule: &Rule, found: &mut Vec<Violation>) -> Result<(), PlanError> {
-    let Some(format_grid) = plan.weight.scale() else {
+fn set_scales(
+    plan: &mut Plan,
+    rule: &Rule,
+    act_order: bool,
+    found: &mut Vec<Violation>,
+) -> Result<(), PlanError> {
+    let weight = plan.weight;
+    let Some(format_grid) = weight.scale() else {
         return Ok(());
     };
     let mut local = |extent: Extent, axis: &'static str| match extent {
         Extent::All | Extent::Block(1) => None,
+        // Groups that the checkpoint lists begin nowhere that a plan could know.
+        Extent::Block(block) if act_order => Some(block),
         Extent::Block(block) => match local_block(block, &plan.ranks) {
             Ok(block) => Some(block),
             Err(s) if rule.scale.refine && s.finer >= REFINE_MIN => {
@@ -254,7 +262,7 @@ fn set_scales(plan: &mut Plan, rule: &Rule, found: &mut Vec<Violation>) -> Resul
                 Some(s.finer)
             }
             Err(s) => {
-                found.push(straddling(axis, s));
+                found.push(straddling(axis, weight, s));
                 Some(s.block)
             }
         },
@@ -328,123 +336,5 @@ fn fit(plan: &Plan, ranks: u64, found: &[Violation]) -> Fit {
         Some(Effect::Slow) => Fit::Slow,
         Some(Effect::Note) | None if exact => Fit::Fits,
         Some(Effect::Note) | None => Fit::Padded,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rule::Rules;
-    use crate::terms::{Activation, Bias, WeightFormat};
-
-    fn layer(i: u64, h: u64, act: Activation, weight: WeightFormat) -> LayerSpec {
-        LayerSpec {
-            kind: LayerKind::Routed,
-            hidden: h,
-            intermediate: i,
-            experts: 8,
-            top_k: 2,
-            activation: act,
-            weight,
-            bias: Bias::None,
-            zero_points: None,
-            tokens: 1,
-        }
-    }
-
-    fn planned(rule: &str, spec: &LayerSpec, tp: u64) -> Plan {
-        plan_layer(
-            spec,
-            Parallel { tp, ep: 1 },
-            Rules::builtin().get(rule).unwrap(),
-            &[],
-        )
-        .unwrap()
-    }
-
-    #[test]
-    fn nemotron_at_tp_8_goes_from_961_to_976() {
-        for (act, rows) in [(Activation::Relu2, 976), (Activation::Swiglu, 1952)] {
-            let p = planned(
-                "sglang.flashinfer_cutlass.fp8",
-                &layer(7688, 4096, act, WeightFormat::Fp8),
-                8,
-            );
-            assert_eq!(
-                (p.fit, p.width, p.width_padded, p.w13_rows),
-                (Fit::Padded, 961, 976, rows)
-            );
-            assert_eq!(p.overhead_millionths, 15_609); // 15/961, rounded
-            assert_eq!(p.tensors[1].shape, [8, 4096, 976]);
-        }
-        let before = planned(
-            "sglang.flashinfer_cutlass.fp8.unpadded",
-            &layer(7688, 4096, Activation::Relu2, WeightFormat::Fp8),
-            8,
-        );
-        assert_eq!(before.fit, Fit::Refused);
-        assert!(
-            before.violations[0].message.contains("961 % 16 = 1"),
-            "{:?}",
-            before.violations
-        );
-    }
-
-    #[test]
-    fn all_violations_are_listed_at_once() {
-        let mut spec = layer(1000, 100, Activation::Swiglu, WeightFormat::Nvfp4);
-        spec.experts = 3;
-        let rule = Rules::builtin()
-            .get("sglang.flashinfer_cutlass.nvfp4")
-            .unwrap();
-        let p = plan_layer(&spec, Parallel { tp: 14, ep: 2 }, rule, &[]).unwrap();
-        let codes: Vec<_> = p.violations.iter().map(|v| v.code).collect();
-        for code in ["PP101", "PP103", "PP104", "PP106", "PP102"] {
-            assert!(codes.contains(&code), "{code} of {codes:?}");
-        }
-    }
-
-    /// facts/reports.md B18: w13 alone is padded, which would compute something else, but the
-    /// repacking of w2 stops it before.
-    #[test]
-    fn what_is_refused_is_not_wrong() {
-        let spec = layer(2688, 4096, Activation::Relu2, WeightFormat::Fp8);
-        let p = planned("vllm.marlin.fp8.w13-only", &spec, 4);
-        assert_eq!(p.fit, Fit::Refused);
-        assert_eq!(p.reason().map(|v| v.code), Some("PP102"));
-        assert!(p.violations.iter().any(|v| v.effect == Effect::Wrong));
-    }
-
-    #[test]
-    fn absurd_sizes_are_sentences() {
-        let rule = Rules::builtin().get("sglang.aiter.fp8").unwrap();
-        for (i, h, tp) in [
-            (1 << 40, 1 << 40, 8),
-            (u64::MAX, 1, 1),
-            (1, 1, u64::MAX),
-            (0, 1, 1),
-            (1, 1, 0),
-        ] {
-            let spec = layer(i, h, Activation::Swiglu, WeightFormat::Fp8);
-            let error = plan_layer(&spec, Parallel { tp, ep: 1 }, rule, &[]).unwrap_err();
-            assert!(error.to_string().contains(char::is_numeric), "{error}");
-        }
-    }
-
-    #[test]
-    fn the_stride_variable_widens_rows_only() {
-        let spec = layer(1024, 2048, Activation::Swiglu, WeightFormat::Fp8);
-        let rule = Rules::builtin().get("sglang.triton.fp8").unwrap();
-        let bare = plan_layer(&spec, Parallel { tp: 4, ep: 1 }, rule, &[]).unwrap();
-        let wide = plan_layer(
-            &spec,
-            Parallel { tp: 4, ep: 1 },
-            rule,
-            &["SGLANG_MOE_PADDING"],
-        )
-        .unwrap();
-        assert_eq!(bare.tensors[0].shape, wide.tensors[0].shape);
-        assert_eq!(wide.tensors[0].bytes, 8 * 512 * (2048 + 128));
-        assert_eq!(wide.fit, Fit::Fits);
     }
 }

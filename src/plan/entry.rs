@@ -51,6 +51,7 @@ pub fn plan_under(case: &Case, rule: &Rule) -> Result<Plan, PlanError> {
         weight: case.w,
         bias: case.bias,
         zero_points: None,
+        act_order: false,
         tokens: case.t,
     };
     let mut plan = plan_layer(
@@ -84,10 +85,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
     let granule = |align| vec![Granule::elements(align)];
     // Block scales and INT4 groups may be repeated on a finer grid without loss (facts V9, S23);
     // MX and NVFP4 groups are fixed by the format.
-    let refine = !matches!(
-        weight,
-        WeightFormat::Mxfp4 | WeightFormat::Mxfp8 | WeightFormat::Nvfp4
-    );
+    let refine = !weight.grid_is_fixed();
     Ok(Rule {
         id: "spelled".to_owned(),
         stack: "spelled".to_owned(),
@@ -159,6 +157,7 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
             .quant
             .zero_points
             .filter(|_| weight.element() == Dtype::Int4),
+        act_order: model.quant.act_order && weight.element() == Dtype::Int4,
         tokens,
     };
     let mut all = vec![part(
@@ -245,6 +244,7 @@ mod tests {
             weight,
             bias: Bias::None,
             zero_points: None,
+            act_order: false,
             tokens: 1,
         };
         let trtllm = Rules::builtin()

@@ -7,9 +7,12 @@ mod arith;
 mod bare;
 mod conditions;
 mod derive;
+#[cfg(test)]
+mod derive_tests;
 mod entry;
 #[cfg(test)]
 pub(crate) mod lemmas;
+mod memory;
 mod replicas;
 mod scales;
 mod sizes;
@@ -24,6 +27,7 @@ pub use bare::{unpadded, unpadded_in};
 pub use conditions::{concerns, unread_version};
 pub use derive::{RANKS_MAX, REFINE_MIN, plan_layer, plan_sizes};
 pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, spelled_rule};
+pub use memory::{Memory, is_activation};
 pub use replicas::{replicated, unread_replicas};
 pub use split::{Cut, cut};
 pub use storage::storage_granule;

@@ -59,6 +59,9 @@ pub struct LayerSpec {
     pub bias: Bias,
     /// Zero points of the weights, if there are any.
     pub zero_points: Option<ZeroPoints>,
+    /// Whether the checkpoint lists each input channel's group (`g_idx`), so that groups need not
+    /// be runs of channels.
+    pub act_order: bool,
     /// Tokens for the activation tensors; 0 leaves them symbolic.
     pub tokens: u64,
 }
@@ -89,7 +92,7 @@ pub struct Dims {
     pub halves: u64,
 }
 
-/// The verdict of a plan, from best to worst.
+/// The verdict of a plan, from best to worst; docs/verdicts.md explains the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fit {
@@ -103,13 +106,24 @@ pub enum Fit {
     Unknown,
     /// The backend refuses it.
     Refused,
-    /// No padding can represent the checkpoint's scales on these ranks.
+    /// No padding of a rank's share can represent the checkpoint's scales there.
     Unrepresentable,
     /// It runs and computes something else.
     Wrong,
 }
 
 impl Fit {
+    /// Every verdict, worst first.
+    pub const ALL: [Fit; 7] = [
+        Fit::Wrong,
+        Fit::Unrepresentable,
+        Fit::Refused,
+        Fit::Unknown,
+        Fit::Slow,
+        Fit::Padded,
+        Fit::Fits,
+    ];
+
     /// The word used in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -397,10 +411,10 @@ impl Plan {
     }
 }
 
-/// The effect that decides: the worst, but what is refused never runs, so it gives no wrong
-/// outputs either, whatever else is wrong with it.
+/// The effect that decides: the worst, but what is refused stops with the stack's own check before
+/// anything is loaded or computed, whatever else is wrong with it.
 pub(super) fn decisive(found: &[Violation]) -> Option<Effect> {
     let refused = found.iter().any(|v| v.effect == Effect::Refused);
     let effects = found.iter().map(|v| v.effect);
-    effects.filter(|e| !refused || *e != Effect::Wrong).max()
+    effects.filter(|e| !refused || *e <= Effect::Refused).max()
 }

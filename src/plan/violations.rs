@@ -3,12 +3,16 @@
 use super::conditions::{Facts, Truth};
 use super::scales::Straddle;
 use super::split::Cut;
-use super::{Effect, Plan, ScalePlan, Unit, Violation};
+use super::{Effect, Plan, REFINE_MIN, ScalePlan, Unit, Violation};
 use crate::model::ZeroPoints;
 use crate::rule::{BiasShare, Count, PadValue, Verdict};
 use crate::terms::{Bias, Extent, Place, WeightFormat};
 
-pub(super) fn straddling(axis: &'static str, s: Straddle) -> Violation {
+pub(super) fn straddling(axis: &'static str, weight: WeightFormat, s: Straddle) -> Violation {
+    let finer = match weight.grid_is_fixed() || s.finer < REFINE_MIN {
+        true => String::new(),
+        false => format!("scales repeated at {} would, and ", s.finer),
+    };
     Violation {
         code: "PP103",
         axis,
@@ -16,8 +20,8 @@ pub(super) fn straddling(axis: &'static str, s: Straddle) -> Violation {
         unit: Unit::Elements,
         granule: s.block,
         message: format!(
-            "rank {} starts at {}, inside a scale block of {}: two ranks share that block's scale, and zero padding cannot mend it (scales repeated at {} would)",
-            s.rank, s.start, s.block, s.finer
+            "rank {} starts at {}, inside a scale block of {}: two ranks share that block's scale, which padding of a rank's share cannot mend ({finer}padding the checkpoint before the split may)",
+            s.rank, s.start, s.block
         ),
         effect: Effect::Unrepresentable,
     }
@@ -126,6 +130,8 @@ impl Facts<'_> {
         // The grid that is kept on the ranks, which may be finer than the format's own.
         let kept = |scale: Option<ScalePlan>| match group_needed(self.layer.weight) {
             1 => 1,
+            // Listed groups may end anywhere.
+            _ if self.layer.act_order => 1,
             own => scale.map_or(own, |s| s.col_block.max(1)),
         };
         for (axis, size, group) in [
@@ -255,6 +261,20 @@ impl Facts<'_> {
         if let Some(order) = plan.zero_points {
             self.zero_point_violations(order, found);
         }
+        if self.layer.act_order {
+            let group = plan.w2_scale.map_or(0, |s| s.col_block_source);
+            found.push(Violation {
+                code: "PP133",
+                axis: "groups",
+                value: group,
+                unit: Unit::Elements,
+                granule: 0,
+                message: format!(
+                    "the checkpoint was quantised in activation order and lists each input channel's group of {group} (g_idx): which scales a rank of w2 needs, and what the backend does with such groups, was not read; sizes are those of groups that are runs of channels"
+                ),
+                effect: Effect::Unknown,
+            });
+        }
         if self.holds(&self.rule.when, plan.width) == Truth::No {
             found.push(Violation {
                 code: "PP130",
@@ -348,7 +368,8 @@ impl Facts<'_> {
     pub(super) fn count_violations(&self, plan: &Plan, found: &mut Vec<Violation>) {
         let group = plan.w2_scale.map_or(0, |s| s.col_block);
         let short = |len: u64| len.checked_rem(group).filter(|&rest| rest != 0);
-        let first = plan.ranks.iter().find_map(|r| Some((r, short(r.len)?)));
+        let mut runs = plan.ranks.iter().filter(|_| !self.layer.act_order);
+        let first = runs.find_map(|r| Some((r, short(r.len)?)));
         if let (Count::Floor, Some((rank, rest))) = (self.rule.scale.count, first) {
             found.push(Violation {
                 code: "PP126",

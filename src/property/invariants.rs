@@ -21,6 +21,10 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
     claim((wrong && !refused) == (plan.fit == Fit::Wrong), &|| {
         format!("planned as {}", plan.fit.name())
     });
+    let lost = effect(Effect::Unrepresentable) && !wrong && !refused;
+    claim(lost == (plan.fit == Fit::Unrepresentable), &|| {
+        format!("planned as {}", plan.fit.name())
+    });
     // V-2, V-8: rows of w13 are whole halves of w2's width.
     let consistent = plan.w13_rows == d.halves.saturating_mul(plan.width_padded);
     claim(consistent || wrong, &|| {
@@ -158,7 +162,8 @@ fn grid_starts(
         let in_block = r.start % source;
         r.len > 0 && r.start % local.max(1) != 0 && in_block + r.len > source
     });
-    claim(!straddles || plan.fit >= Fit::Unrepresentable, &|| {
+    let told = plan.violations.iter().any(|v| v.code == "PP103");
+    claim(!straddles || (told && plan.fit >= Fit::Refused), &|| {
         format!(
             "{name}: a rank starts inside a block and the plan is {}",
             plan.fit.name()

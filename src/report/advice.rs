@@ -3,13 +3,13 @@
 //! It must not decide anything. Layer 10.
 
 use super::grid::sentence;
-use super::words::{bytes, percent};
+use super::words::{bytes, percent, plural};
 use crate::plan::Fit;
 use crate::run::{Instead, RuleAdvice, Survey, Way};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Rules whose ways around are written out; the others are only named.
+/// Ways around that are written out, once for rules that share them; the other rules are only named.
 const SHOWN: usize = 4;
 
 /// Numbers, or that there are none.
@@ -47,69 +47,136 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
         }
         return Ok(());
     }
-    match survey.parallel.ep {
-        1 => writeln!(out, "\ntp without padding, of all parts that a rule is for")?,
-        ep => writeln!(
-            out,
-            "\ntp without padding, of all parts that a rule is for, at ep {ep} or as many groups as divide it"
-        )?,
-    }
-    // Rules with the same list share a line.
-    let mut lists: Vec<(Vec<&str>, Vec<u64>)> = Vec::new();
-    for one in &advice.rules {
-        match lists.iter_mut().find(|(_, list)| *list == one.aligned) {
-            Some((rules, _)) => rules.push(&one.rule),
-            None => lists.push((vec![&one.rule], one.aligned.clone())),
-        }
-    }
-    lists.push((vec!["every rule above"], common(survey)));
-    for (names, list) in lists {
-        let text = format!("{}: {}", names.join(", "), degrees(&list));
-        for line in sentence(&text, width) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    for text in held_against(survey) {
-        for line in sentence(&text, width) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    let mut around: Vec<&RuleAdvice> = advice
-        .rules
-        .iter()
-        .filter(|r| !r.instead.is_empty())
-        .collect();
-    let auto = |one: &&RuleAdvice| {
-        survey
-            .plans
-            .iter()
-            .any(|p| p.auto && p.plan.rule == one.rule)
+    let spread = match survey.parallel.ep {
+        1 => String::new(),
+        ep => format!(", at ep {ep} or as many groups as divide it"),
     };
-    around.sort_by_key(|one| !auto(one));
-    for one in around.iter().take(SHOWN) {
-        writeln!(
-            out,
-            "\ninstead of {} at tp {}, ep {} ({})",
-            one.rule,
-            survey.parallel.tp,
-            survey.parallel.ep,
-            one.verdict.name()
-        )?;
-        for text in ways(one) {
+    let head = format!("tp without padding, of all parts that a rule is for{spread}");
+    writeln!(out)?;
+    for line in sentence(&head, width) {
+        writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
+    }
+    // Rules with the same list share a line, the longest list first.
+    let mut lists: Vec<(&[u64], Vec<String>)> = Vec::new();
+    for one in &advice.rules {
+        let name = named(survey, one);
+        match lists.iter_mut().find(|(list, _)| *list == one.aligned) {
+            Some((_, rules)) => rules.push(name),
+            None => lists.push((&one.aligned, vec![name])),
+        }
+    }
+    lists.sort_by_key(|(list, _)| std::cmp::Reverse(list.len()));
+    let every = common(survey);
+    let several = lists.len() > 1;
+    let mut texts: Vec<String> = Vec::new();
+    for (list, names) in lists {
+        texts.push(format!("{}: {}", degrees(list), some(&names)));
+    }
+    if several && !every.is_empty() {
+        texts.push(format!("{}: every one of these", degrees(&every)));
+    }
+    texts.extend(held_against(survey));
+    for text in texts {
+        for line in sentence(&text, width) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    let (shown, more) = around(survey);
+    for block in shown {
+        let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
+        let (word, rules) = (block.verdict.name(), some(&block.rules));
+        let cost = match block.extra_bytes {
+            0 => String::new(),
+            more => format!(", {} more memory in all", bytes(more)),
+        };
+        let head = format!("instead of {rules} at tp {tp}, ep {ep} ({word}{cost})");
+        writeln!(out)?;
+        for line in sentence(&head, width) {
+            writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
+        }
+        for text in block.ways {
             for line in sentence(&text, width) {
                 writeln!(out, "{line}")?;
             }
         }
     }
-    if let Some(more) = around.get(SHOWN..).filter(|more| !more.is_empty()) {
-        let names: Vec<&str> = more.iter().map(|one| one.rule.as_str()).collect();
-        let text = format!("with --rule also for: {}", names.join(", "));
+    if !more.is_empty() {
+        let text = format!(
+            "ways around are there too, with --rule, for {}",
+            some(&more)
+        );
         writeln!(out)?;
         for line in sentence(&text, width) {
-            writeln!(out, "{}", line.trim_start())?;
+            writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
         }
     }
     Ok(())
+}
+
+/// Names that a line holds; of more it says how many.
+const NAMED: usize = 3;
+
+/// The first names, and how many there are besides.
+pub(super) fn some(names: &[String]) -> String {
+    match names.split_at_checked(NAMED) {
+        Some((first, more)) if more.len() > 1 => {
+            format!("{} and {} more", first.join(", "), more.len())
+        }
+        _ => names.join(", "),
+    }
+}
+
+/// A rule, with the format where layers are stored in several.
+fn named(survey: &Survey, one: &RuleAdvice) -> String {
+    match survey.model.quant.others.is_empty() {
+        true => one.rule.clone(),
+        false => format!(
+            "{} ({}, {})",
+            one.rule,
+            one.format,
+            plural(one.layers, "layer")
+        ),
+    }
+}
+
+/// Rules with the same ways around.
+struct Block {
+    verdict: Fit,
+    extra_bytes: u64,
+    rules: Vec<String>,
+    ways: Vec<String>,
+}
+
+/// Ways around: those that are written out, those of the backends that stacks take by themselves
+/// first; and the rules of the others.
+fn around(survey: &Survey) -> (Vec<Block>, Vec<String>) {
+    let auto = |one: &&RuleAdvice| {
+        let mut plans = survey.plans.iter();
+        plans.any(|p| p.auto && p.plan.rule == one.rule)
+    };
+    let rules = survey.advice.rules.iter();
+    let mut rules: Vec<&RuleAdvice> = rules.filter(|one| !one.instead.is_empty()).collect();
+    rules.sort_by_key(|one| !auto(one));
+    let mut blocks: Vec<Block> = Vec::new();
+    for one in rules {
+        let (name, ways) = (named(survey, one), ways(one));
+        let same = |block: &&mut Block| {
+            let own = (one.verdict, one.extra_bytes);
+            (block.verdict, block.extra_bytes) == own && block.ways == ways
+        };
+        match blocks.iter_mut().find(same) {
+            Some(block) => block.rules.push(name),
+            None => blocks.push(Block {
+                verdict: one.verdict,
+                extra_bytes: one.extra_bytes,
+                rules: vec![name],
+                ways,
+            }),
+        }
+    }
+    let more = blocks.split_off(SHOWN.min(blocks.len()));
+    let more = more.into_iter().flat_map(|block| block.rules).collect();
+    (blocks, more)
 }
 
 /// A rule's ways around, a line each, the cheapest padded degree last.
@@ -137,7 +204,7 @@ fn way(way: &Instead) -> String {
         Way::Tp => format!("tp {}", way.tp),
         Way::Ep if way.beside => format!("ep {} (shared and dense parts stay cut by tp)", way.ep),
         Way::Ep => format!("ep {}", way.ep),
-        Way::Backend => way.rule.clone(),
+        Way::Backend => format!("{}{}", way.rule, open(way)),
         Way::FinerScales => {
             format!("scales repeated on a grid of {size}, without loss, if the kernel takes it")
         }
@@ -155,6 +222,15 @@ fn way(way: &Instead) -> String {
         }
     };
     format!("{what}: {}", cost(way))
+}
+
+/// What the source of an advised rule leaves open.
+fn open(way: &Instead) -> String {
+    let unread: Vec<&str> = way.unread.iter().map(|one| one.meaning()).collect();
+    match unread.as_slice() {
+        [] => String::new(),
+        all => format!(" (its source leaves open: {})", all.join(", ")),
+    }
 }
 
 /// The width that a rank gets for the one it has.
@@ -178,6 +254,9 @@ fn cost(way: &Instead) -> String {
             percent(way.extra_arithmetic)
         ));
     }
+    if way.told {
+        text.push_str(", the kernel is told the padding");
+    }
     if way.extra_bytes > 0 {
         let all = way.extra_bytes;
         text.push_str(&format!(", {} more memory in all", bytes(all)));
@@ -198,7 +277,10 @@ pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
     let rule = |rule: &RuleAdvice| {
         json!({
             "rule": rule.rule,
+            "format": rule.format,
+            "layers": rule.layers,
             "verdict": rule.verdict,
+            "extra_bytes": rule.extra_bytes,
             "aligned_tp": rule.aligned,
             "cheapest": rule.cheapest.as_ref().map(one),
             "instead": rule.instead.iter().map(one).collect::<Vec<_>>(),

@@ -27,7 +27,7 @@ macro_rules! pages {
 pages![
     "PP101", "PP102", "PP103", "PP104", "PP105", "PP106", "PP109", "PP110", "PP111", "PP114",
     "PP115", "PP116", "PP117", "PP118", "PP119", "PP120", "PP121", "PP122", "PP123", "PP124",
-    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132",
+    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132", "PP133",
 ];
 
 impl CodePage {
@@ -66,6 +66,18 @@ pub fn fault_words() -> impl Iterator<Item = &'static str> {
 pub fn fault_section(word: &str) -> Option<&'static str> {
     let mut sections = FAULTS.split("\n## ").skip(1);
     sections.find_map(|text| text.strip_prefix(word)?.strip_prefix("\n\n"))
+}
+
+/// The words of a plan's verdict, a section each.
+const VERDICTS: &str = include_str!("../../docs/verdicts.md");
+
+/// The section of a verdict's word, and what stands before all of them.
+pub fn verdict_section(word: &str) -> Option<(&'static str, &'static str)> {
+    let (head, _) = VERDICTS.split_once("\n## ")?;
+    let (_, about) = head.split_once("\n\n")?;
+    let mut sections = VERDICTS.split("\n## ").skip(1);
+    let section = sections.find_map(|text| text.strip_prefix(word)?.strip_prefix("\n\n"))?;
+    Some((section, about))
 }
 
 /// Writes a page as text: headings painted, Markdown's marks left out, examples indented.
@@ -124,6 +136,21 @@ mod tests {
             assert!(fault_section(fault.word()).is_some(), "{}", fault.word());
         }
         assert_eq!(fault_section("elem"), None);
+    }
+
+    #[test]
+    fn every_verdict_has_a_section_worst_first() {
+        let fits = crate::plan::Fit::ALL;
+        assert!(fits.is_sorted_by(|a, b| a > b));
+        let heads = VERDICTS.lines().filter_map(|l| l.strip_prefix("## "));
+        assert!(heads.eq(fits.iter().map(|fit| fit.name())));
+        for fit in fits {
+            let (section, about) = verdict_section(fit.name()).unwrap();
+            assert!(section.len() > 40 && about.contains("exit code 1"));
+        }
+        let order = fits.map(|fit| format!("`{}`", fit.name())).join(", ");
+        assert!(include_str!("../../docs/rule-file.md").contains(&order));
+        assert_eq!(verdict_section("fit"), None);
     }
 
     #[test]

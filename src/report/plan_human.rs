@@ -7,7 +7,7 @@ use super::grid::{grid, sentence};
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{facts, part, percent};
+use super::words::{facts, part, percent, plural};
 use crate::model::Model;
 use crate::plan::{Fit, Plan, Unit, Violation};
 use crate::rule::Status;
@@ -41,6 +41,13 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
             None => writeln!(out, "no rule was chosen; see `padproof list rules`"),
         };
     }
+    // Above a long table stands what it comes to, and what to do.
+    let long = survey.plans.len() > ROWS;
+    if long {
+        summary(survey, width, out)?;
+        advice::human(survey, width, out)?;
+        writeln!(out)?;
+    }
     rows(survey, width, out)?;
     if let Some(text) = not_judged(survey) {
         writeln!(out)?;
@@ -55,7 +62,97 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     if let Some(found) = first {
         writeln!(out, "\nwhat a code means: padproof explain {}", found.code)?;
     }
-    advice::human(survey, width, out)
+    match long {
+        true => Ok(()),
+        false => advice::human(survey, width, out),
+    }
+}
+
+/// Rows of a table that is read at a glance.
+const ROWS: usize = 6;
+
+/// What a long table comes to: how many rules say what of each part, and the best of each stack
+/// for the first.
+fn summary(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    let mut parts: Vec<(String, Vec<&Surveyed>)> = Vec::new();
+    for one in &survey.plans {
+        let name = part(survey, &one.plan);
+        match parts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, plans)) => plans.push(one),
+            None => parts.push((name, vec![one])),
+        }
+    }
+    for (name, plans) in &parts {
+        for line in sentence(&counts(name, plans), width) {
+            writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
+        }
+    }
+    let Some((name, plans)) = parts.first() else {
+        return Ok(());
+    };
+    writeln!(out, "\nbest of each stack, {name} layer")?;
+    let best = best_of_stacks(plans);
+    let row = |one: &&Surveyed| {
+        let plan = &one.plan;
+        let cost = percent(plan.overhead_millionths);
+        vec![
+            format!("  {}", label(one)),
+            plan.fit.name().to_owned(),
+            cost,
+        ]
+    };
+    let rows: Vec<Vec<String>> = best.iter().map(row).collect();
+    let laid = grid(&["  rule", "verdict", "overhead"], &rows, 0, width);
+    for (at, line) in laid {
+        match at.and_then(|at| best.get(at)) {
+            Some(one) => writeln!(out, "{}", coloured(&line, one.plan.fit))?,
+            None => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(())
+}
+
+/// `routed: 18 fits, 19 padded (4.49% to 13.78%), 8 refused`.
+fn counts(name: &str, plans: &[&Surveyed]) -> String {
+    let count = |fit: &Fit| {
+        let these = || plans.iter().filter(|one| one.plan.fit == *fit);
+        let number = these().count();
+        let costs = || these().map(|one| one.plan.overhead_millionths);
+        let costs = match (fit, costs().min(), costs().max()) {
+            (Fit::Padded, Some(least), Some(most)) if least < most => {
+                format!(" ({} to {})", percent(least), percent(most))
+            }
+            (Fit::Padded, Some(least), _) => format!(" ({})", percent(least)),
+            _ => String::new(),
+        };
+        (number > 0).then(|| format!("{number} {}{costs}", fit.name()))
+    };
+    let words: Vec<String> = Fit::ALL.iter().rev().filter_map(count).collect();
+    format!(
+        "{name}, {}: {}",
+        plural(plans.len() as u64, "rule"),
+        words.join(", ")
+    )
+}
+
+/// The best current rule of each stack: of equals the one that the stack takes by itself, then one
+/// whose source leaves nothing open.
+fn best_of_stacks<'s>(plans: &[&'s Surveyed]) -> Vec<&'s Surveyed> {
+    let stack = |one: &Surveyed| one.plan.rule.split('.').next().map(str::to_owned);
+    let key = |one: &Surveyed| {
+        let plan = &one.plan;
+        let open = !plan.unread.is_empty();
+        (plan.fit, plan.overhead_millionths, !one.auto, open)
+    };
+    let mut best: Vec<&Surveyed> = Vec::new();
+    for one in plans.iter().filter(|one| one.status == Status::Current) {
+        match best.iter_mut().find(|known| stack(known) == stack(one)) {
+            Some(known) if key(one) < key(known) => *known = one,
+            Some(_) => {}
+            None => best.push(one),
+        }
+    }
+    best
 }
 
 /// What was not judged and why, as one line.
@@ -162,7 +259,20 @@ fn texts(plan: &Plan, wrong: Option<&str>) -> Vec<String> {
         .violations
         .iter()
         .map(|found| format!("{}: {}", short(found), plain(&found.message)));
-    wrong.into_iter().chain(found).collect()
+    wrong.into_iter().chain(found).chain(told(plan)).collect()
+}
+
+/// What a kernel that is told the padding multiplies.
+fn told(plan: &Plan) -> Option<String> {
+    let (width, hidden) = (plan.width_computed, plan.hidden_computed);
+    plan.is_told().then(|| {
+        format!(
+            "the kernel is told at run time what is padding: it multiplies {width} of {} channels and {hidden} of {} of hidden, {} more arithmetic than without padding",
+            plan.width_padded,
+            plan.hidden_padded,
+            percent(plan.arithmetic_millionths())
+        )
+    })
 }
 
 /// Plans of which the same is said.
@@ -214,7 +324,7 @@ impl Group {
             let layers = layers.join(" and ");
             let head = format!(
                 "{}, {layers} layer{s}: {}",
-                rules.join(", "),
+                advice::some(rules),
                 self.fit.name()
             );
             for line in sentence(&head, width) {

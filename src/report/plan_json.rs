@@ -72,6 +72,8 @@ struct OnePlan<'a> {
     hidden: u64,
     hidden_padded: u64,
     hidden_computed: u64,
+    /// Multiplications beyond those without padding; less than `overhead` where the kernel is told.
+    extra_arithmetic: f64,
     w13_rows: u64,
     overhead: f64,
     /// What of how bytes lie the rule's source leaves open.
@@ -85,7 +87,7 @@ struct OnePlan<'a> {
 #[derive(Serialize)]
 struct Advice<'a> {
     aligned_tp: Vec<u64>,
-    per_rule: BTreeMap<&'a str, &'a [u64]>,
+    per_rule: BTreeMap<&'a str, Vec<u64>>,
     /// Those that stand in the list of each of `rules`.
     aligned_usable_tp: Vec<u64>,
     usable_tp: &'a [u64],
@@ -129,11 +131,7 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             .collect(),
         advice: Advice {
             aligned_tp: survey.aligned_by_all(),
-            per_rule: survey
-                .aligned
-                .iter()
-                .map(|(rule, list)| (rule.as_str(), list.as_slice()))
-                .collect(),
+            per_rule: per_rule(survey),
             aligned_usable_tp: advice::common(survey),
             usable_tp: &survey.advice.usable,
             limits: &survey.advice.limits,
@@ -163,6 +161,7 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         hidden: plan.dims.h,
         hidden_padded: plan.hidden_padded,
         hidden_computed: plan.hidden_computed,
+        extra_arithmetic: ratio(plan.arithmetic_millionths()),
         w13_rows: plan.w13_rows,
         overhead: ratio(plan.overhead_millionths),
         unread: &plan.unread,
@@ -170,6 +169,17 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         tensors: &plan.tensors,
         findings: &plan.violations,
     }
+}
+
+/// Degrees that need no padding by rule: in each format that the rule takes, where layers have
+/// several.
+fn per_rule(survey: &Survey) -> BTreeMap<&str, Vec<u64>> {
+    let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for (rule, list) in &survey.aligned {
+        let known = all.entry(rule).or_insert_with(|| list.clone());
+        known.retain(|tp| list.contains(tp));
+    }
+    all
 }
 
 /// Millionths as a ratio.

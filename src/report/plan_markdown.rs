@@ -26,7 +26,7 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "| rule | layer | verdict | width | padded | hidden | padded | overhead |"
+        "| rule | layer | verdict | width | width padded | hidden | hidden padded | overhead |"
     )?;
     writeln!(
         out,

@@ -7,8 +7,8 @@ use crate::run::{Change, Diff, Line, TABLE_SCHEMA, Table};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Columns of the CSV format, which are only ever added to.
-const COLUMNS: [&str; 17] = [
+/// Columns of the CSV format, which are only ever added to; docs/plan-tables.md explains them.
+const TABLE_COLUMNS: [&str; 18] = [
     "model",
     "rule",
     "layer",
@@ -26,6 +26,7 @@ const COLUMNS: [&str; 17] = [
     "bytes",
     "codes",
     "version",
+    "activation_bytes",
 ];
 
 /// Writes a table as CSV: one row a line, with the names of the columns first.
@@ -34,7 +35,7 @@ const COLUMNS: [&str; 17] = [
 /// Those of the stream.
 pub fn table_csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(COLUMNS).map_err(io_error)?;
+    csv.write_record(TABLE_COLUMNS).map_err(io_error)?;
     for l in &table.lines {
         csv.write_record([
             l.model.as_str(),
@@ -54,6 +55,7 @@ pub fn table_csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
             &l.bytes.to_string(),
             &l.codes.join(" "),
             &l.version,
+            &l.activation_bytes.to_string(),
         ])
         .map_err(io_error)?;
     }
@@ -114,4 +116,19 @@ pub fn diff_json(diff: &Diff, out: &mut dyn Write) -> io::Result<()> {
     });
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_explained() {
+        let page = include_str!("../../docs/plan-tables.md");
+        let rows = page.lines().filter_map(|l| l.strip_prefix("| `"));
+        let named: Vec<&str> = rows
+            .filter_map(|row| Some(row.split_once('`')?.0))
+            .collect();
+        assert_eq!(named, TABLE_COLUMNS);
+    }
 }

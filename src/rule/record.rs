@@ -376,6 +376,12 @@ impl Rule {
             .collect()
     }
 
+    /// Whether it was read at a version of this name, or begins or ends with it.
+    pub fn names(&self, version: &str) -> bool {
+        let ends = [&self.since, &self.until].into_iter().flatten();
+        self.version == version || ends.into_iter().any(|end| end.text() == version)
+    }
+
     /// Whether it holds for a version of its stack.
     pub fn held_at(&self, version: &str) -> Held {
         held(

@@ -8,7 +8,7 @@ use super::degrees::{blocked, limits, unchecked, usable};
 use super::{Query, Surveyed};
 use crate::model::Model;
 use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN, layers, plan_layer};
-use crate::rule::{Rule, Rules, Status, same_arch};
+use crate::rule::{Rule, Rules, Status, Unread, same_arch};
 use crate::terms::{Extent, LayerKind, Split, WeightFormat};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -67,16 +67,21 @@ pub struct Instead {
     pub width_padded: u64,
     /// The size that the way is about: the scale block, or the checkpoint's new width.
     pub size: Option<u64>,
-    /// Bytes of the experts' weights beyond the unpadded ones, all ranks and layers; with finer
-    /// scales also those of the scales.
+    /// Bytes that all ranks hold of the experts of all layers of this format beyond those of their
+    /// own shares: weights, scales, zero points, biases and storage padding.
     pub extra_bytes: u64,
     /// Multiplications beyond the unpadded ones, in millionths.
     #[serde(skip)]
     pub extra_arithmetic: u64,
+    /// Whether the kernel is told at run time what is padding, and does not multiply it.
+    pub told: bool,
     /// Whether every weight keeps its value.
     pub lossless: bool,
     /// Whether the model has parts that experts' parallelism leaves as they are.
     pub beside: bool,
+    /// What of how bytes lie the source of another rule leaves open.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
 }
 
 /// Advice about one rule.
@@ -84,8 +89,14 @@ pub struct Instead {
 pub struct RuleAdvice {
     /// The rule.
     pub rule: String,
+    /// The format of the experts that it is about: layers may be stored in several.
+    pub format: WeightFormat,
+    /// How many layers are stored so.
+    pub layers: u64,
     /// The worst verdict on the ranks asked about of the parts it is for.
     pub verdict: Fit,
+    /// Bytes that its plan adds, as [`Instead::extra_bytes`].
+    pub extra_bytes: u64,
     /// Usable degrees that need no padding.
     pub aligned: Vec<u64>,
     /// The usable degree above 1 that pads least, if it pads less than the one asked about.
@@ -94,7 +105,7 @@ pub struct RuleAdvice {
     pub instead: Vec<Instead>,
 }
 
-/// Advice about a model's routed experts.
+/// Advice about a model's routed experts, in each format that its layers are stored in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Advice {
     /// Degrees up to 64 that the rest of the model takes.
@@ -118,19 +129,14 @@ impl Advice {
         }
     }
 
-    /// About every current rule of the routed layer among `plans`.
+    /// About every current rule of the routed layers among `plans`.
     pub(super) fn of<'p>(
         model: &Model,
         plans: &'p [Surveyed],
         rules: &'p Rules,
         query: &Query<'p>,
     ) -> Self {
-        let (routed, rest): (Vec<_>, Vec<_>) = layers(model, 1)
-            .into_iter()
-            .partition(|p| p.kind == LayerKind::Routed);
-        let Some(part) = routed.first() else {
-            return Advice::default();
-        };
+        let parts = layers(model, 1);
         let mut advice = Advice {
             usable: usable(model),
             limits: limits(model),
@@ -138,29 +144,35 @@ impl Advice {
             unchecked: unchecked(model),
             rules: Vec::new(),
         };
-        let rest: Vec<LayerSpec> = routed.iter().skip(1).cloned().chain(rest).collect();
-        let current = |one: &&'p Surveyed| {
-            (one.plan.layer, one.plan.weight) == (LayerKind::Routed, part.weight)
-                && one.status == Status::Current
-        };
         let with_rule = |one: &'p Surveyed| -> Option<Other<'p>> {
             let rule = rules.get(&one.plan.rule).ok()?;
             Some((one, on_arch(rule, query.arch)))
         };
-        let others: Vec<Other<'p>> = plans.iter().filter(current).filter_map(with_rule).collect();
-        for (one, rule) in &others {
-            let about = About {
-                model,
-                part,
-                rest: &rest,
-                rule,
-                parallel: query.parallel,
-                blocked: !advice.blocked.is_empty(),
-                env: query.env,
+        let routed = parts.iter().enumerate();
+        for (at, part) in routed.filter(|(_, p)| p.kind == LayerKind::Routed) {
+            let mut rest = parts.clone();
+            rest.remove(at);
+            let current = |one: &&'p Surveyed| {
+                (one.plan.layer, one.plan.weight) == (LayerKind::Routed, part.weight)
+                    && one.status == Status::Current
             };
-            advice
-                .rules
-                .push(about.advice(&one.plan, &advice.usable, &others));
+            let others: Vec<Other<'p>> =
+                plans.iter().filter(current).filter_map(with_rule).collect();
+            for (one, rule) in &others {
+                let about = About {
+                    model,
+                    part,
+                    layers: layers_of(model, at),
+                    rest: &rest,
+                    rule,
+                    parallel: query.parallel,
+                    blocked: !advice.blocked.is_empty(),
+                    env: query.env,
+                };
+                advice
+                    .rules
+                    .push(about.advice(&one.plan, &advice.usable, &others));
+            }
         }
         advice
     }
@@ -169,11 +181,27 @@ impl Advice {
 /// Another rule's plan on the same ranks, and the rule as it is asked about.
 type Other<'a> = (&'a Surveyed, Cow<'a, Rule>);
 
+/// How many layers the routed part at a place among them has: others than the first say it.
+fn layers_of(model: &Model, at: usize) -> u64 {
+    let others = &model.quant.others;
+    let counted = at.checked_sub(1).and_then(|at| others.get(at));
+    counted.map_or_else(
+        || {
+            let others = others.iter();
+            let others = others.fold(0u64, |all, other| all.saturating_add(other.layers));
+            model.moe_layers.saturating_sub(others).max(1)
+        },
+        |share| share.layers,
+    )
+}
+
 /// What one rule is asked about.
 struct About<'a> {
     model: &'a Model,
     part: &'a LayerSpec,
-    /// The other parts, which stay cut by all ranks.
+    /// Layers of this format.
+    layers: u64,
+    /// The other parts: other formats of experts, and those that stay cut by all ranks.
     rest: &'a [LayerSpec],
     rule: &'a Rule,
     parallel: Parallel,
@@ -230,6 +258,9 @@ impl About<'_> {
         };
         RuleAdvice {
             rule: self.rule.id.clone(),
+            format: self.part.weight,
+            layers: self.layers,
+            extra_bytes: self.extra_bytes(plan, plan),
             verdict: if rest_fails {
                 plan.fit.max(rest)
             } else {
@@ -260,28 +291,23 @@ impl About<'_> {
             width: plan.width,
             width_padded: plan.width_padded,
             size: None,
-            extra_bytes: share(self.weight_bytes(), plan.overhead_millionths),
-            extra_arithmetic: plan.overhead_millionths,
+            extra_bytes: self.extra_bytes(plan, plan),
+            extra_arithmetic: plan.arithmetic_millionths(),
+            told: plan.is_told(),
             lossless: true,
             beside: self.model.shared.is_some() || self.model.dense.is_some(),
+            unread: match way {
+                Way::Backend => plan.unread.clone(),
+                _ => Vec::new(),
+            },
         }
     }
 
-    /// Bytes of the unpadded, unsharded expert weights of all layers of this format, scales left
-    /// out.
-    fn weight_bytes(&self) -> u64 {
-        let others = self.model.quant.others.iter();
-        let others = others.fold(0u64, |all, other| all.saturating_add(other.layers));
-        let halves = self.part.activation.halves().saturating_add(1);
-        let sizes = [
-            self.part.experts,
-            halves,
-            self.part.intermediate,
-            self.part.hidden,
-            self.model.moe_layers.saturating_sub(others).max(1),
-        ];
-        let elements = sizes.iter().fold(1u64, |all, n| all.saturating_mul(*n));
-        share_of(elements, self.part.weight.element().bits(), 8)
+    /// What the ranks of a plan hold beyond the shares of another's, in all layers of this format.
+    fn extra_bytes(&self, plan: &Plan, shares: &Plan) -> u64 {
+        let held = plan.memory().map_or(0, |memory| memory.held);
+        let needed = shares.memory().map_or(held, |memory| memory.needed);
+        held.saturating_sub(needed).saturating_mul(self.layers)
     }
 
     fn ways(&self, plan: &Plan, aligned: &[u64], others: &[Other<'_>]) -> Vec<Instead> {
@@ -329,9 +355,13 @@ impl About<'_> {
     }
 
     /// The best other rule of the stack on the same ranks and a device that both are for; and of
-    /// the other stacks, where that is better still.
+    /// the other stacks, where that is better still. Rules whose source leaves open how bytes lie
+    /// come after all others.
     fn backends(&self, plan: &Plan, others: &[Other<'_>]) -> Vec<Instead> {
-        let key = |plan: &Plan| (plan.fit, plan.overhead_millionths);
+        let key = |plan: &Plan| {
+            let open = !plan.unread.is_empty();
+            (open, plan.fit, plan.overhead_millionths)
+        };
         let device = |rule: &Rule| {
             let (ours, theirs) = (&self.rule.arch, &rule.arch);
             let shared = ours.iter().any(|a| theirs.iter().any(|b| same_arch(a, b)));
@@ -358,13 +388,8 @@ impl About<'_> {
 
     /// The checkpoint's scales repeated on the finest grid that a shard's start asks for.
     fn finer_scales(&self, plan: &Plan) -> Option<Instead> {
-        let fixed = [
-            WeightFormat::Mxfp4,
-            WeightFormat::Mxfp8,
-            WeightFormat::Nvfp4,
-        ];
         let straddles = plan.violations.iter().any(|v| v.code == "PP103");
-        if !straddles || fixed.contains(&self.part.weight) {
+        if !straddles || self.part.weight.grid_is_fixed() {
             return None;
         }
         let mut finer = self.rule.clone();
@@ -385,19 +410,9 @@ impl About<'_> {
         if refined.fit > Fit::Padded || block < REFINE_MIN {
             return None;
         }
-        let scales = |plan: &Plan| {
-            let held = plan.tensors.iter().filter(|t| t.name.ends_with("_scale"));
-            held.fold(0u64, |all, t| all.saturating_add(t.bytes))
-        };
-        let grown = scales(&refined).saturating_sub(scales(plan));
-        let grown = grown
-            .saturating_mul(self.parallel.tp)
-            .saturating_mul(self.model.moe_layers);
-        let way = self.instead(Way::FinerScales, &refined);
         Some(Instead {
             size: Some(block),
-            extra_bytes: way.extra_bytes.saturating_add(grown),
-            ..way
+            ..self.instead(Way::FinerScales, &refined)
         })
     }
 
@@ -440,7 +455,7 @@ impl About<'_> {
             return Some(Instead {
                 width: plan.width,
                 size: Some(intermediate),
-                extra_bytes: share_of(self.weight_bytes(), extra, 1_000_000),
+                extra_bytes: self.extra_bytes(&padded, plan),
                 extra_arithmetic: extra,
                 ..way
             });
@@ -453,13 +468,4 @@ impl About<'_> {
 fn better(other: &Plan, plan: &Plan) -> bool {
     let key = |plan: &Plan| (plan.fit, plan.overhead_millionths);
     other.fit <= Fit::Padded && key(other) < key(plan)
-}
-
-pub(super) fn share(whole: u64, millionths: u64) -> u64 {
-    share_of(whole, millionths, 1_000_000)
-}
-
-fn share_of(whole: u64, part: u64, of: u64) -> u64 {
-    let product = u128::from(whole) * u128::from(part) / u128::from(of.max(1));
-    u64::try_from(product).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,5 @@
 //! What is advised, against the reports.
 
-use super::advice::share;
 use super::{Instead, Query, Survey, Way, survey, survey_replicas, usable};
 use crate::plan::{Fit, Parallel};
 use crate::rule::{Rules, same_arch};
@@ -163,9 +162,8 @@ fn a_straddling_shard_is_told_every_way_out() {
         (offline.size, offline.extra_arithmetic),
         (Some(2048), 333_333)
     );
-    // 128 experts of 3 x 1536 x 4096 bytes in 94 layers, a third more.
-    let bytes = 128 * 3 * 1536 * 4096 * 94;
-    assert_eq!(offline.extra_bytes, share(bytes, 333_333));
+    // 128 experts of 3 x 512 x 4096 bytes more in 94 layers; ranks touch two blocks either way.
+    assert_eq!(offline.extra_bytes, 128 * 3 * 512 * 4096 * 94);
     assert!(!way(&found, Way::Requantise).unwrap().lossless);
 }
 
@@ -305,4 +303,81 @@ fn advice_is_about_the_architecture_that_is_asked_for() {
     };
     assert!(aligned(Some("gfx942")).contains(&8));
     assert!(!aligned(Some("gfx950")).contains(&8));
+}
+
+/// Elements of weights alone are 409.5 MiB; scales, biases and the buffers' own sizes make 435.7.
+#[test]
+fn costs_are_those_of_the_plans_own_tensors() {
+    let model = crate::model::load("gpt-oss-20b").unwrap();
+    let query = Query {
+        rule: Some("sglang.flashinfer_cutlass.mxfp4.sm90"),
+        advice: true,
+        ..Query::of(Parallel { tp: 4, ep: 4 })
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let (plan, advice) = (&found.plans[0].plan, &found.advice.rules[0]);
+    let held: u64 = 4 * plan.tensors[..6].iter().map(|t| t.bytes).sum::<u64>();
+    // Rows of w13 and w2 in half bytes, a scale for each 32, two biases in f32.
+    let (n, h) = (2880, 2880);
+    let needed = 32 * (3 * n * h / 2 + 3 * n * h / 32 + 4 * (2 * n + h));
+    assert_eq!(advice.extra_bytes, 24 * (held - needed));
+    assert_eq!(advice.extra_bytes >> 20, 435);
+}
+
+#[test]
+fn a_rule_that_leaves_open_how_bytes_lie_is_advised_last_and_says_so() {
+    let text = |id: &str, align: u64, unread: &str| {
+        format!(
+            "[[rule]]\nid = \"t.{id}.bf16\"\nstack = \"t\"\nversion = \"1\"\nbackend = \"{id}\"\n\
+             formats = [\"bf16\"]\nsource = \"test\"\ngrade = \"derived\"\ntiming = \"creation\"\n\
+             split = \"floor\"\norder = \"gate-up\"\nunread = [{unread}]\n\
+             intermediate = [{{ align = {align} }}]\n"
+        )
+    };
+    let advised = |read: u64| {
+        let rules =
+            text("asked", 512, "") + &text("open", 1, "\"weights\"") + &text("read", read, "");
+        let rules = Rules::parse(&rules, "test").unwrap();
+        let model = crate::model::load("Qwen3-235B-A22B").unwrap();
+        let query = Query {
+            advice: true,
+            ..Query::of(Parallel { tp: 8, ep: 1 })
+        };
+        let found = survey(&model, &rules, &query).unwrap();
+        way(&found, Way::Backend).cloned().unwrap()
+    };
+    // 192 channels: 256 with multiples of 128, where the open rule would take 192.
+    let read = advised(128);
+    assert_eq!((read.rule.as_str(), read.unread.len()), ("t.read.bf16", 0));
+    let open = advised(512);
+    assert_eq!((open.rule.as_str(), open.unread.len()), ("t.open.bf16", 1));
+}
+
+/// Some layers in FP8 blocks, the others in bf16: it was about the former alone.
+#[test]
+fn each_format_of_a_mixed_model_gets_advice() {
+    let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
+    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
+    model.quant.others = vec![crate::model::Share {
+        format: WeightFormat::Bf16,
+        layers: 4,
+    }];
+    let query = Query {
+        rule: Some("sglang.*"),
+        advice: true,
+        ..Query::of(Parallel { tp: 8, ep: 1 })
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let of = |format| {
+        let rules = found.advice.rules.iter();
+        let rules: Vec<_> = rules.filter(|one| one.format == format).collect();
+        let layers: Vec<u64> = rules.iter().map(|one| one.layers).collect();
+        assert!(layers.windows(2).all(|pair| pair[0] == pair[1]));
+        (rules.len() > 1, layers.first().copied())
+    };
+    assert_eq!(
+        of(WeightFormat::Fp8Block),
+        (true, Some(model.moe_layers - 4))
+    );
+    assert_eq!(of(WeightFormat::Bf16), (true, Some(4)));
 }

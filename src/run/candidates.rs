@@ -5,7 +5,7 @@
 use super::survey::{Query, StackVersion, SurveyError};
 use crate::model::Model;
 use crate::plan::{LayerSpec, Parallel, concerns, replicated};
-use crate::rule::{Held, Rule, Rules, Status, family, same_arch};
+use crate::rule::{Held, Release, Rule, Rules, Status, family, same_arch};
 use crate::terms::did_you_mean;
 use std::borrow::Cow;
 
@@ -95,11 +95,48 @@ fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     known
 }
 
+/// Refuses a stack that no rule is of, and a version that is none: neither a release number or a
+/// commit, nor one that a rule of the stack names.
+fn read(rules: &Rules, asked: &StackVersion) -> Result<(), SurveyError> {
+    let (stack, version) = (asked.stack.as_deref(), asked.version.as_str());
+    let refused = |why| {
+        let stack = stack.map_or(String::new(), |s| format!("{s}="));
+        let given = format!("{stack}{version}");
+        Err(SurveyError::Version { given, why })
+    };
+    let stacks = distinct(rules.iter().map(|r| r.stack.as_str()));
+    if let Some(stack) = stack.filter(|stack| !stacks.contains(stack)) {
+        let (hint, known) = (did_you_mean(stack, &stacks), stacks.join(", "));
+        return refused(format!("no rule is of `{stack}`{hint}; known: {known}"));
+    }
+    let of_stack = |rule: &&Rule| stack.is_none_or(|stack| stack == rule.stack);
+    let named = rules
+        .iter()
+        .filter(of_stack)
+        .any(|rule| rule.names(version));
+    if named || Release::parse(version).is_some() || is_commit(version) {
+        return Ok(());
+    }
+    let read = distinct(rules.iter().filter(of_stack).map(|r| r.version.as_str()));
+    refused(format!(
+        "`{version}` is no release number and no commit; read: {}",
+        read.join(", ")
+    ))
+}
+
+/// Hexadecimal digits, as many as commits are told apart by.
+fn is_commit(version: &str) -> bool {
+    let digits = version.strip_prefix("commit ").unwrap_or(version);
+    (7..=40).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 /// The rules that hold at the versions asked for, or of which that is not known.
 pub(super) fn at_versions<'q>(
+    rules: &Rules,
     found: Vec<&'q Rule>,
     query: &Query<'q>,
 ) -> Result<Vec<Candidate<'q>>, SurveyError> {
+    query.versions.iter().try_for_each(|one| read(rules, one))?;
     let stacks = distinct(found.iter().map(|r| r.stack.as_str()));
     let mut asked: Vec<(&str, &str)> = Vec::new();
     for one in query.versions {

@@ -66,9 +66,9 @@ pub(super) fn limits(model: &Model) -> Vec<String> {
 /// What is not known and so bounds nothing, a clause each.
 pub(super) fn unchecked(model: &Model) -> Vec<String> {
     let heads = match (model.attention_heads, model.kv_heads) {
-        (None, None) => Some("head counts not recorded: not checked"),
-        (None, Some(_)) => Some("number of attention heads not recorded: not checked"),
-        (Some(_), None) => Some("number of key-value heads not recorded: not checked"),
+        (None, None) => Some("head counts unknown, not taken into account"),
+        (None, Some(_)) => Some("number of attention heads unknown, not taken into account"),
+        (Some(_), None) => Some("number of key-value heads unknown, not taken into account"),
         (Some(_), Some(_)) => None,
     };
     let common = model
@@ -78,7 +78,7 @@ pub(super) fn unchecked(model: &Model) -> Vec<String> {
     let words = model
         .vocab
         .is_none()
-        .then_some("size of vocabulary not recorded: not checked");
+        .then_some("size of vocabulary unknown, not taken into account");
     let clauses = [heads, common, words].into_iter().flatten();
     clauses.map(str::to_owned).collect()
 }

@@ -3,7 +3,7 @@
 //! It must not format text. Layer 9.
 
 use super::{Line, Table};
-use crate::plan::Fit;
+use crate::plan::{Fit, is_activation};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub enum Figure {
 type Named = (&'static str, fn(&Line) -> Option<Figure>);
 
 /// Everything that is compared, and shown where it differs.
-const FIGURES: [Named; 11] = [
+const FIGURES: [Named; 12] = [
     ("version", |l| word(&l.version)),
     ("verdict", |l| word(l.verdict.name())),
     ("width", |l| Some(Figure::Count(l.width))),
@@ -35,6 +35,9 @@ const FIGURES: [Named; 11] = [
     }),
     ("ranks", |l| word(&l.ranks)),
     ("bytes", |l| (l.bytes > 0).then_some(Figure::Count(l.bytes))),
+    ("activation bytes", |l| {
+        (l.activation_bytes > 0).then_some(Figure::Count(l.activation_bytes))
+    }),
     ("codes", |l| Some(Figure::Word(l.codes.join(" ")))),
 ];
 
@@ -157,8 +160,8 @@ pub enum TableError {
     },
 }
 
-/// The newest schema that is read.
-pub const TABLE_SCHEMA: u64 = 1;
+/// The newest schema that is read. Until 1 the bytes of a table's line had its activations in them.
+pub const TABLE_SCHEMA: u64 = 2;
 
 /// What says how to read the rest.
 #[derive(Deserialize)]
@@ -208,6 +211,7 @@ struct OnePlan {
 
 #[derive(Deserialize)]
 struct Held {
+    name: String,
     bytes: u64,
 }
 
@@ -247,8 +251,15 @@ impl Table {
         };
         let lines = match document {
             Document {
-                lines: Some(lines), ..
-            } => lines,
+                lines: Some(mut lines),
+                ..
+            } => {
+                if schema < 2 {
+                    // Not what is compared now: not told.
+                    lines.iter_mut().for_each(|line| line.bytes = 0);
+                }
+                lines
+            }
             Document {
                 plans: Some(plans),
                 model: Some(model),
@@ -283,8 +294,15 @@ fn line(model: &str, ranks: &Ranks, plan: OnePlan) -> Line {
     let mut codes: Vec<String> = plan.findings.into_iter().map(|f| f.code).collect();
     codes.sort_unstable();
     codes.dedup();
+    let held = |activation: bool| {
+        let all = plan.tensors.iter();
+        let these = all.filter(|t| is_activation(&t.name) == activation);
+        these.fold(0u64, |all, t| all.saturating_add(t.bytes))
+    };
     Line {
         model: model.to_owned(),
+        bytes: held(false),
+        activation_bytes: held(true),
         rule: plan.rule,
         layer: plan.layer,
         format: plan.format,
@@ -298,10 +316,6 @@ fn line(model: &str, ranks: &Ranks, plan: OnePlan) -> Line {
         w13_rows: plan.w13_rows,
         overhead: plan.overhead,
         ranks: super::lengths(plan.ranks.iter().map(|rank| rank.len)),
-        bytes: plan
-            .tensors
-            .iter()
-            .fold(0, |all, t| t.bytes.saturating_add(all)),
         codes,
         version: plan.version,
     }
@@ -328,6 +342,7 @@ mod tests {
             overhead: 0.0,
             ranks: String::new(),
             bytes: 0,
+            activation_bytes: 0,
             codes: Vec::new(),
             version: String::new(),
         };
@@ -392,6 +407,7 @@ mod tests {
         assert_eq!(names(|l| l.hidden = 60), ["logical hidden"]);
         assert_eq!(names(|l| l.ranks = "48*2".to_owned()), ["ranks"]);
         assert_eq!(names(|l| l.bytes = 11), ["bytes"]);
+        assert_eq!(names(|l| l.activation_bytes = 1), [""; 0]);
         assert_eq!(names(|l| l.overhead = 0.000_001), ["overhead"]);
         // A table of an older version tells neither.
         assert_eq!(names(|l| l.version.clear()), [""; 0]);
@@ -400,10 +416,22 @@ mod tests {
 
     #[test]
     fn a_newer_table_is_refused_by_its_schema_whatever_else_it_has() {
-        let error = Table::parse("{\"schema\": 2, \"lines\": [{\"new\": 1}]}", "f").unwrap_err();
+        let error = Table::parse("{\"schema\": 3, \"lines\": [{\"new\": 1}]}", "f").unwrap_err();
         assert!(
-            matches!(error, TableError::Schema { schema: 2, .. }),
+            matches!(error, TableError::Schema { schema: 3, .. }),
             "{error}"
         );
+    }
+
+    /// Bytes of the first schema had activations in them.
+    #[test]
+    fn bytes_of_an_older_table_are_not_compared() {
+        let line = serde_json::to_string(&table(&[("a", 1, Fit::Fits, 96)]).lines[0]).unwrap();
+        let line = line.replace("\"bytes\":0", "\"bytes\":7");
+        let bytes = |schema: u64| {
+            let text = format!("{{\"schema\": {schema}, \"lines\": [{line}]}}");
+            Table::parse(&text, "f").unwrap().lines[0].bytes
+        };
+        assert_eq!([bytes(1), bytes(2)], [0, 7]);
     }
 }

@@ -247,7 +247,7 @@ pub fn survey_replicas<'q>(
             tp: query.parallel.tp,
         });
     }
-    let candidates = at_versions(candidates(rules, query)?, query)?;
+    let candidates = at_versions(rules, candidates(rules, query)?, query)?;
     let parts: Vec<LayerSpec> = layers(model, query.tokens)
         .into_iter()
         .filter(|part| query.layer.is_none_or(|kind| kind == part.kind))

@@ -54,18 +54,21 @@ fn layers_of_another_format_are_planned_too() {
         .collect();
     let wanted = [
         ("sglang.triton.fp8", Fp8, Fit::Fits),
-        ("sglang.triton.fp8-block", Fp8Block, Fit::Unrepresentable),
+        ("sglang.triton.fp8-block", Fp8Block, Fit::Refused),
     ];
     assert_eq!(plans, wanted);
     assert!(found.named_fails);
-    // Advice is about the first format, and its bytes are those of its layers alone.
-    let rules: Vec<_> = found
-        .advice
-        .rules
-        .iter()
-        .map(|one| one.rule.as_str())
-        .collect();
-    assert_eq!(rules, ["sglang.triton.fp8"]);
+    // Advice is about each format, and its bytes are those of its layers alone.
+    let rules = found.advice.rules.iter();
+    let rules: Vec<_> = rules.map(|one| (one.rule.as_str(), one.layers)).collect();
+    let layers = mixed.moe_layers - 10;
+    assert_eq!(
+        rules,
+        [
+            ("sglang.triton.fp8", layers),
+            ("sglang.triton.fp8-block", 10)
+        ]
+    );
 }
 
 /// Layers of another format take another path: a rule that takes some layers refuses none of those.

@@ -45,8 +45,12 @@ pub struct Line {
     pub overhead: f64,
     /// Real widths of the ranks with repeats counted: `256*6 0*2`.
     pub ranks: String,
-    /// Bytes of the layer's tensors on one rank.
+    /// Bytes of the layer's weights, scales, zero points and biases on one rank.
     pub bytes: u64,
+    /// Bytes of a rank's activations for the tokens asked about; 0 where a table of an older program
+    /// does not tell.
+    #[serde(default)]
+    pub activation_bytes: u64,
     /// Codes of the findings, each once, in order.
     pub codes: Vec<String>,
     /// Version or commit of the stack that the rule was read at; empty where a table of an older
@@ -76,10 +80,8 @@ impl Line {
             w13_rows: plan.w13_rows,
             overhead: plan.overhead_millionths as f64 / 1e6,
             ranks: lengths(plan.ranks.iter().map(|rank| rank.len)),
-            bytes: plan
-                .tensors
-                .iter()
-                .fold(0, |all, t| t.bytes.saturating_add(all)),
+            bytes: plan.weight_bytes(),
+            activation_bytes: plan.activation_bytes(),
             codes,
             version: version.to_owned(),
         }
@@ -167,7 +169,7 @@ impl Table {
         query: &Query<'_>,
         ranks: &[u64],
     ) -> Result<Self, SurveyError> {
-        let chosen = at_versions(candidates(rules, query)?, query)?;
+        let chosen = at_versions(rules, candidates(rules, query)?, query)?;
         let mut table = Table::default();
         for model in models {
             let all = layers(model, query.tokens);

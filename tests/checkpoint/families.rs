@@ -242,6 +242,16 @@ fn what_is_not_of_the_models_sizes_is_one_sentence() {
             .for_each(|t| t.0 = t.0.replace("up_proj", "hoch"))
     });
     assert!(named.contains("no known family of gated layers"), "{named}");
+    let packed = told(&|f| {
+        f.tensors
+            .iter_mut()
+            .filter(|t| t.0.contains("experts.") && t.0.ends_with(".weight"))
+            .for_each(|t| t.0 = t.0.replace(".weight", ".qweight"))
+    });
+    assert!(
+        packed.contains("stored as AWQ and GPTQ store them"),
+        "{packed}"
+    );
 }
 
 #[test]

@@ -108,6 +108,12 @@ fn bad_numbers_and_names_are_one_sentence() {
     plan(&["--stack-version", "0.20"], &["STACK=VERSION", "vllm"]);
     plan(&["--stack-version", "vlm=0.20"], &["did you mean `vllm`?"]);
     plan(&["--stack-version", "vllm="], &["sglang=0.5.20"]);
+    // It was taken for a version that nobody read.
+    plan(
+        &["--stack-version", "vllm=banana"],
+        &["`banana` is no release number and no commit; read: 0.33.0"],
+    );
+    plan(&["--stack-version", "vlm=banana"], &["no rule is of `vlm`"]);
     plan(&["--layer", "sharded"], &["shared"]);
     plan(&["--format", "yaml"], &["human, json, markdown"]);
     refused(&["run", "smok"], &["did you mean `smoke`?"]);

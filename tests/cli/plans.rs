@@ -57,7 +57,7 @@ fn plan_json_has_the_fields_that_others_rely_on() {
         0,
     );
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
     for key in [
         "name",
         "hidden",
@@ -120,9 +120,9 @@ fn advice_is_usable_and_says_what_it_costs() {
     let args = [&args[..], &["--rule", "sglang.triton.fp8-block"]].concat();
     let human = text(&ends(&args, 1).stdout);
     for line in [
-        "sglang.triton.fp8-block: 1, 2, 4\n",
+        "1, 2, 4: sglang.triton.fp8-block\n",
         "for 64 attention heads, 4 key-value heads, 151936 words of vocabulary",
-        "instead of sglang.triton.fp8-block at tp 8, ep 1 (unrepresentable)",
+        "instead of sglang.triton.fp8-block at tp 8, ep 1 (refused)",
         "tp 4: fits 384\n",
         "ep 2: fits 384\n",
         "scales repeated on a grid of 64, without loss, if the kernel takes it: fits 192, ",
@@ -317,10 +317,7 @@ fn each_kind_of_layer_has_its_plans_and_the_worst_decides() {
     );
     // 18432 / 32 = 576 = 4.5 blocks of 128, though 2048 / 32 lies in one.
     let worst = kinds("32", 1);
-    assert!(
-        worst.contains(&"dense unrepresentable".to_owned()),
-        "{worst:?}"
-    );
+    assert!(worst.contains(&"dense refused".to_owned()), "{worst:?}");
     let only = [&args[..], &["--tp", "16", "--layer", "draft"]].concat();
     assert_eq!(text(&ends(&only, 0).stdout).lines().count(), 2);
     refused(
@@ -457,9 +454,11 @@ fn explain_lists_codes_and_shows_their_pages() {
     let listed = text(&ends(&["explain"], 0).stdout);
     let (codes, rest): (Vec<&str>, Vec<&str>) =
         listed.lines().partition(|line| line.starts_with("PP1"));
-    assert!(codes.len() > 20 && rest.len() == 2, "{listed}");
-    assert!(rest[0].contains("minus-zero-pads"), "{listed}");
-    for (word, says) in [("storage-pad", "128 x 4"), ("halves-swapped", "from M4")] {
+    assert!(codes.len() > 20 && rest.len() == 3, "{listed}");
+    assert!(rest[0].contains("wrong, unrepresentable, refused, unknown, slow, padded, fits"));
+    assert!(rest[1].contains("minus-zero-pads"), "{listed}");
+    let words = [("storage-pad", "128 x 4"), ("halves-swapped", "from M4")];
+    for (word, says) in words.into_iter().chain([("refused", "worst first")]) {
         let section = text(&ends(&["explain", word], 0).stdout);
         assert!(section.starts_with(word) && section.contains(says));
     }

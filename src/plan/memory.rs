@@ -1,0 +1,176 @@
+//! What the ranks of a plan hold of a layer's weights, and what they would hold without padding.
+
+use super::derive::set_grids;
+use super::tensors::tensors;
+use super::{Plan, PlanError, TensorPlan};
+use crate::rule::PadValue;
+use crate::terms::{LayerKind, Storage};
+
+/// Bytes of a layer's tensors on all ranks, activations left out: weights, scales, zero points,
+/// biases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What is allocated, storage padding and wider rows included.
+    pub held: u64,
+    /// What the ranks' own shares take: without padding, on the checkpoint's grid of scales, in
+    /// rows one after the other.
+    pub needed: u64,
+}
+
+impl TensorPlan {
+    /// Whether it is an activation, sized by the tokens of a batch, and no part of the model.
+    pub fn is_activation(&self) -> bool {
+        is_activation(self.name)
+    }
+}
+
+/// Whether a tensor of this name is an activation.
+pub fn is_activation(name: &str) -> bool {
+    matches!(name, "x" | "intermediate" | "y")
+}
+
+fn sum<'t>(tensors: impl Iterator<Item = &'t TensorPlan>) -> u64 {
+    tensors.fold(0, |all, t| all.saturating_add(t.bytes))
+}
+
+impl Plan {
+    /// Bytes of the weights, scales, zero points and biases that one rank holds.
+    pub fn weight_bytes(&self) -> u64 {
+        sum(self.tensors.iter().filter(|t| !t.is_activation()))
+    }
+
+    /// Bytes of a rank's activations for the tokens of the plan.
+    pub fn activation_bytes(&self) -> u64 {
+        sum(self.tensors.iter().filter(|t| t.is_activation()))
+    }
+
+    /// The memory of all ranks.
+    ///
+    /// # Errors
+    /// [`PlanError::Overflow`]; cannot happen for a plan that was made.
+    pub fn memory(&self) -> Result<Memory, PlanError> {
+        let ranks = self.ranks.len() as u64;
+        // Most ranks hold as much as others do.
+        let mut known: Vec<((u64, u64), u64)> = Vec::new();
+        let mut needed = 0u64;
+        for rank in &self.ranks {
+            let share = (rank.len, rank.expert_len);
+            let found = known.iter().find(|(other, _)| *other == share);
+            let bytes = match found {
+                Some((_, bytes)) => *bytes,
+                None if rank.len == 0 || rank.expert_len == 0 => 0,
+                None => {
+                    let mut own = self.clone();
+                    own.ranks = vec![*rank];
+                    let bytes = own.bare_bytes()?;
+                    known.push((share, bytes));
+                    bytes
+                }
+            };
+            needed = needed.saturating_add(bytes);
+        }
+        Ok(Memory {
+            held: self.weight_bytes().saturating_mul(ranks),
+            needed,
+        })
+    }
+
+    /// Whether the kernel is told at run time that some of what it holds is padding, and leaves it
+    /// out.
+    pub fn is_told(&self) -> bool {
+        (self.width_computed, self.hidden_computed) != (self.width_padded, self.hidden_padded)
+    }
+
+    /// Multiplications of all ranks over those without padding, minus 1, in millionths: of the
+    /// sizes that the kernel multiplies, which are less than those it holds where it is told.
+    pub fn arithmetic_millionths(&self) -> u64 {
+        if !self.is_told() {
+            return self.overhead_millionths;
+        }
+        let shards = match self.layer.follows() {
+            LayerKind::Routed => self.parallel.tp / self.parallel.ep.max(1),
+            _ => self.parallel.tp,
+        };
+        let product = |sizes: [u64; 3]| sizes.iter().fold(1u128, |all, n| all * u128::from(*n));
+        let done = product([shards, self.width_computed, self.hidden_computed]);
+        let logical = product([1, self.dims.i, self.dims.h]).max(1);
+        let extra = done.saturating_sub(logical).saturating_mul(1_000_000);
+        u64::try_from((extra + logical / 2) / logical).unwrap_or(u64::MAX)
+    }
+
+    /// The weights of a plan of one rank, without any padding.
+    fn bare_bytes(mut self) -> Result<u64, PlanError> {
+        let width = self.ranks.iter().map(|r| r.len).max().unwrap_or(0);
+        self.width = width;
+        self.width_padded = width;
+        self.w13_rows = self.dims.halves.saturating_mul(width);
+        self.hidden_padded = self.dims.h;
+        self.storage = Storage::Linear;
+        self.weight_storage = Storage::Linear;
+        set_grids(&mut self, (None, None), PadValue::Zero)?;
+        self.tensors = tensors(&self, [0, 0])?;
+        Ok(self.weight_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+
+    fn memory(line: &str) -> Memory {
+        let case = line.parse().expect("a case");
+        plan(&case).expect("a plan").memory().expect("sizes")
+    }
+
+    #[test]
+    fn what_is_not_padded_holds_what_it_needs() {
+        for line in [
+            "e=8,h=256,i=512,w=bf16,bias=both",
+            "e=8,h=256,i=512,w=nvfp4,tp=4",
+            "e=8,h=256,i=512,w=fp8-block,tp=4,ep=2",
+            "e=8,h=256,i=512,w=mxfp4,tp=8,ep=8",
+        ] {
+            let found = memory(line);
+            assert_eq!(found.held, found.needed, "{line}");
+        }
+    }
+
+    /// 33 channels in bytes, and their scales and biases, on buffers of 64.
+    #[test]
+    fn scales_and_biases_are_counted_with_the_weights() {
+        let found = memory("e=2,h=64,i=33,w=mxfp8,bias=both,split=floor,pad=i64,act=relu2");
+        // w13 and w2, their scales, the biases in f32.
+        assert_eq!(
+            found.held,
+            2 * (64 * 64 + 64 * 64 + 64 * 2 + 64 * 2 + 64 * 4 + 64 * 4)
+        );
+        assert_eq!(
+            found.needed,
+            2 * (33 * 64 + 64 * 33 + 33 * 2 + 64 * 2 + 33 * 4 + 64 * 4)
+        );
+    }
+
+    /// gpt-oss under trtllm-gen: 2944 x 3072 are held, and multiplied up to the next 128.
+    #[test]
+    fn what_the_kernel_is_told_is_no_arithmetic() {
+        let line = "e=32,k=4,h=2880,i=2880,w=mxfp4,rule=flashinfer.trtllm_gen.mxfp4";
+        let told = plan(&line.parse().unwrap()).unwrap();
+        assert_eq!((told.width_padded, told.hidden_padded), (2944, 3072));
+        assert_eq!((told.width_computed, told.hidden_computed), (2944, 2944));
+        assert!(told.is_told());
+        assert_eq!(told.overhead_millionths, 90_370);
+        assert_eq!(told.arithmetic_millionths(), 44_938);
+        let whole = plan(&"i=33,h=64,w=bf16,pad=i64".parse().unwrap()).unwrap();
+        assert!(!whole.is_told());
+        assert_eq!(whole.arithmetic_millionths(), whole.overhead_millionths);
+    }
+
+    /// facts/upstream-padding.md 1.10: 1536 over 8 ranks of 256 leaves two empty.
+    #[test]
+    fn empty_ranks_need_nothing_and_hold_as_much() {
+        let found = memory("e=1,k=1,h=64,i=1536,tp=8,w=bf16,split=stride,pad=i128,act=relu2");
+        assert_eq!(found.held, 8 * 2 * (2 * 256 * 64));
+        assert_eq!(found.needed, 2 * (2 * 1536 * 64));
+    }
+}
