@@ -162,8 +162,8 @@ fn grid_starts(
         let in_block = r.start % source;
         r.len > 0 && r.start % local.max(1) != 0 && in_block + r.len > source
     });
-    let told = plan.violations.iter().any(|v| v.code == "PP103");
-    claim(!straddles || (told && plan.fit >= Fit::Refused), &|| {
+    let told = || plan.violations.iter().any(|v| v.code == "PP103");
+    claim(!straddles || (told() && plan.fit >= Fit::Refused), &|| {
         format!(
             "{name}: a rank starts inside a block and the plan is {}",
             plan.fit.name()

@@ -3,6 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::grid::sentence;
+use super::plan_human::paragraph;
 use super::words::{bytes, percent, plural};
 use crate::plan::Fit;
 use crate::run::{Instead, RuleAdvice, Survey, Way};
@@ -53,9 +54,7 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
     };
     let head = format!("tp without padding, of all parts that a rule is for{spread}");
     writeln!(out)?;
-    for line in sentence(&head, width) {
-        writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
-    }
+    paragraph(&head, width, out)?;
     // Rules with the same list share a line, the longest list first.
     let mut lists: Vec<(&[u64], Vec<String>)> = Vec::new();
     for one in &advice.rules {
@@ -86,14 +85,14 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
         let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
         let (word, rules) = (block.verdict.name(), some(&block.rules));
         let cost = match block.extra_bytes {
+            // What does not start takes none.
+            _ if block.verdict >= Fit::Refused => String::new(),
             0 => String::new(),
             more => format!(", {} more memory in all", bytes(more)),
         };
         let head = format!("instead of {rules} at tp {tp}, ep {ep} ({word}{cost})");
         writeln!(out)?;
-        for line in sentence(&head, width) {
-            writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
-        }
+        paragraph(&head, width, out)?;
         for text in block.ways {
             for line in sentence(&text, width) {
                 writeln!(out, "{line}")?;
@@ -106,9 +105,7 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
             some(&more)
         );
         writeln!(out)?;
-        for line in sentence(&text, width) {
-            writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
-        }
+        paragraph(&text, width, out)?;
     }
     Ok(())
 }
@@ -127,7 +124,7 @@ pub(super) fn some(names: &[String]) -> String {
 }
 
 /// A rule, with the format where layers are stored in several.
-fn named(survey: &Survey, one: &RuleAdvice) -> String {
+pub(super) fn named(survey: &Survey, one: &RuleAdvice) -> String {
     match survey.model.quant.others.is_empty() {
         true => one.rule.clone(),
         false => format!(

@@ -4,10 +4,11 @@
 
 use super::advice;
 use super::grid::{grid, sentence};
+use super::plan_summary::summary;
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{facts, part, percent, plural};
+use super::words::{facts, part, percent};
 use crate::model::Model;
 use crate::plan::{Fit, Plan, Unit, Violation};
 use crate::rule::Status;
@@ -21,7 +22,7 @@ use std::io::{self, Write};
 /// # Errors
 /// Those of the stream.
 pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    headline(&survey.model, out)?;
+    headline(&survey.model, width, out)?;
     let replicas = match survey.dp {
         1 => String::new(),
         dp => format!("  dp {dp}"),
@@ -32,7 +33,7 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     if !blocked.is_empty() {
         let parts = blocked.join(", ");
         let note = format!("note: tp {tp} does not divide {parts}: verdicts are of experts alone");
-        writeln!(out, "{note}")?;
+        paragraph(&note, width, out)?;
     }
     writeln!(out)?;
     if survey.plans.is_empty() {
@@ -51,9 +52,7 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     rows(survey, width, out)?;
     if let Some(text) = not_judged(survey) {
         writeln!(out)?;
-        for line in sentence(&text, width) {
-            writeln!(out, "{}", line.trim_start())?;
-        }
+        paragraph(&text, width, out)?;
     }
     for group in groups(survey) {
         group.write(width, out)?;
@@ -71,114 +70,50 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
 /// Rows of a table that is read at a glance.
 const ROWS: usize = 6;
 
-/// What a long table comes to: how many rules say what of each part, and the best of each stack
-/// for the first.
-fn summary(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    let mut parts: Vec<(String, Vec<&Surveyed>)> = Vec::new();
-    for one in &survey.plans {
-        let name = part(survey, &one.plan);
-        match parts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, plans)) => plans.push(one),
-            None => parts.push((name, vec![one])),
-        }
-    }
-    for (name, plans) in &parts {
-        for line in sentence(&counts(name, plans), width) {
-            writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
-        }
-    }
-    let Some((name, plans)) = parts.first() else {
-        return Ok(());
-    };
-    writeln!(out, "\nbest of each stack, {name} layer")?;
-    let best = best_of_stacks(plans);
-    let row = |one: &&Surveyed| {
-        let plan = &one.plan;
-        let cost = percent(plan.overhead_millionths);
-        vec![
-            format!("  {}", label(one)),
-            plan.fit.name().to_owned(),
-            cost,
-        ]
-    };
-    let rows: Vec<Vec<String>> = best.iter().map(row).collect();
-    let laid = grid(&["  rule", "verdict", "overhead"], &rows, 0, width);
-    for (at, line) in laid {
-        match at.and_then(|at| best.get(at)) {
-            Some(one) => writeln!(out, "{}", coloured(&line, one.plan.fit))?,
-            None => writeln!(out, "{line}")?,
-        }
-    }
-    Ok(())
-}
-
-/// `routed: 18 fits, 19 padded (4.49% to 13.78%), 8 refused`.
-fn counts(name: &str, plans: &[&Surveyed]) -> String {
-    let count = |fit: &Fit| {
-        let these = || plans.iter().filter(|one| one.plan.fit == *fit);
-        let number = these().count();
-        let costs = || these().map(|one| one.plan.overhead_millionths);
-        let costs = match (fit, costs().min(), costs().max()) {
-            (Fit::Padded, Some(least), Some(most)) if least < most => {
-                format!(" ({} to {})", percent(least), percent(most))
-            }
-            (Fit::Padded, Some(least), _) => format!(" ({})", percent(least)),
-            _ => String::new(),
-        };
-        (number > 0).then(|| format!("{number} {}{costs}", fit.name()))
-    };
-    let words: Vec<String> = Fit::ALL.iter().rev().filter_map(count).collect();
-    format!(
-        "{name}, {}: {}",
-        plural(plans.len() as u64, "rule"),
-        words.join(", ")
-    )
-}
-
-/// The best current rule of each stack: of equals the one that the stack takes by itself, then one
-/// whose source leaves nothing open.
-fn best_of_stacks<'s>(plans: &[&'s Surveyed]) -> Vec<&'s Surveyed> {
-    let stack = |one: &Surveyed| one.plan.rule.split('.').next().map(str::to_owned);
-    let key = |one: &Surveyed| {
-        let plan = &one.plan;
-        let open = !plan.unread.is_empty();
-        (plan.fit, plan.overhead_millionths, !one.auto, open)
-    };
-    let mut best: Vec<&Surveyed> = Vec::new();
-    for one in plans.iter().filter(|one| one.status == Status::Current) {
-        match best.iter_mut().find(|known| stack(known) == stack(one)) {
-            Some(known) if key(one) < key(known) => *known = one,
-            Some(_) => {}
-            None => best.push(one),
-        }
-    }
-    best
-}
-
-/// What was not judged and why, as one line.
+/// What was not judged and why, as one line: what is said of several layers alike, once.
 pub(super) fn not_judged(survey: &Survey) -> Option<String> {
-    let clauses: Vec<String> = survey.not_judged.iter().map(|n| plain(&n.why)).collect();
+    const HOLE: &str = "the \u{0} layer";
+    let mut alike: Vec<(String, Vec<&str>)> = Vec::new();
+    for one in &survey.not_judged {
+        let layer = one.layer.name();
+        let text = plain(&one.why).replace(&format!("the {layer} layer"), HOLE);
+        match alike.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, layers)) => layers.push(layer),
+            None => alike.push((text, vec![layer])),
+        }
+    }
+    let clause = |(text, layers): (String, Vec<&str>)| {
+        let s = if layers.len() > 1 { "s" } else { "" };
+        text.replace(HOLE, &format!("the {} layer{s}", layers.join(" and ")))
+    };
+    let clauses: Vec<String> = alike.into_iter().map(clause).collect();
     (!clauses.is_empty()).then(|| format!("not judged: {}", clauses.join("; ")))
 }
 
 /// The model's facts in a few lines.
-fn headline(model: &Model, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}  ({}; {})\n{}",
-        plain(&model.name),
-        plain(&model.source),
-        model.grade.name(),
-        facts(model).join("  ")
-    )?;
-    for note in &model.notes {
-        writeln!(out, "note: {}", plain(note))?;
+fn headline(model: &Model, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    let (name, source) = (plain(&model.name), plain(&model.source));
+    let mut texts = vec![
+        format!("{name}  ({source}; {})", model.grade.name()),
+        facts(model).join("  "),
+    ];
+    let notes = model.notes.iter();
+    texts.extend(notes.map(|note| format!("note: {}", plain(note))));
+    texts
+        .iter()
+        .try_for_each(|text| paragraph(text, width, out))
+}
+
+/// A sentence at the margin, its further lines indented.
+pub(super) fn paragraph(text: &str, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    for line in sentence(text, width) {
+        writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
     }
     Ok(())
 }
 
 /// A rule's id, with what a reader must know about it before anything else.
-fn label(one: &Surveyed) -> String {
+pub(super) fn label(one: &Surveyed) -> String {
     let mark = match (one.status, one.auto) {
         (Status::Historical, _) => " (historical)",
         (Status::Proposed, _) => " (proposed)",
@@ -391,5 +326,92 @@ pub fn tensors_human(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             let fit = plan.fit;
             Group { fit, texts, plans }.write(None, out)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Parallel;
+    use crate::rule::Rules;
+    use crate::run::{Query, survey};
+
+    fn told(rule: Option<&str>, width: usize) -> String {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let query = Query {
+            rule,
+            all: false,
+            advice: true,
+            ..Query::of(Parallel { tp: 8, ep: 1 })
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let mut out = Vec::new();
+        plan_human(&found, Some(width), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Forty rules had their rows and findings before a word of what to do.
+    #[test]
+    fn the_answer_stands_above_a_long_table_and_what_to_do_too() {
+        let text = told(None, 160);
+        let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}\n{text}"));
+        let places = [
+            "\nrouted: of 4",
+            "\nbest of each stack",
+            "\ntp without padding",
+            "\ninstead of ",
+            "\nrule  ",
+        ];
+        assert!(places.map(place).is_sorted(), "{text}");
+        let long = text.lines().find(|line| line.matches("mxfp4").count() > 4);
+        assert_eq!(long, None, "a list of rules");
+        // One rule is read at a glance.
+        let one = told(Some("vllm.marlin.mxfp4"), 160);
+        assert!(
+            one.find("\nrule  ") < one.find("\ntp without padding"),
+            "{one}"
+        );
+        assert!(!one.contains("best of each stack") && !one.contains("every one of these"));
+    }
+
+    #[test]
+    fn lines_keep_the_width_of_a_terminal() {
+        for width in [80, 120] {
+            for line in told(None, width).lines() {
+                // Without the codes of colours.
+                let parts = line.split('\u{1b}').enumerate();
+                let text = parts.map(|(at, part)| match at {
+                    0 => part,
+                    _ => part.split_once('m').map_or("", |(_, rest)| rest),
+                });
+                let wide: usize = text.map(|part| part.chars().count()).sum();
+                assert!(wide <= width, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_judged_alike_is_said_once() {
+        let model = crate::model::load("DeepSeek-V3").unwrap();
+        let query = Query {
+            rule: Some("vllm.*"),
+            all: false,
+            ..Query::of(Parallel { tp: 8, ep: 1 })
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let text = not_judged(&found).unwrap();
+        assert!(
+            text.ends_with("covers the shared and dense layers"),
+            "{text}"
+        );
+        assert_eq!(text.matches("no ").count(), 1, "{text}");
+    }
+
+    /// facts/upstream-padding.md 1.4 F3: the kernel reads pads only up to the next 128.
+    #[test]
+    fn a_kernel_that_is_told_the_padding_is_said_to_be() {
+        let text = told(Some("flashinfer.trtllm_gen.mxfp4"), 160);
+        assert!(text.contains("multiplies 384 of 384 channels and 2944 of 3072 of hidden"));
+        assert!(!told(Some("vllm.marlin.mxfp4"), 160).contains("is told"));
     }
 }

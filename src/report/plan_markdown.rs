@@ -85,7 +85,7 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "\nInstead of `{}` ({}):\n",
-            one.rule,
+            advice::named(survey, one),
             one.verdict.name()
         )?;
         for way in advice::ways(one) {

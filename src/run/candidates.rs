@@ -117,7 +117,9 @@ fn read(rules: &Rules, asked: &StackVersion) -> Result<(), SurveyError> {
     if named || Release::parse(version).is_some() || is_commit(version) {
         return Ok(());
     }
-    let read = distinct(rules.iter().filter(of_stack).map(|r| r.version.as_str()));
+    let read = rules.iter().filter(of_stack);
+    let read = read.filter(|rule| rule.status == Status::Current);
+    let read = distinct(read.map(|rule| rule.version.as_str()));
     refused(format!(
         "`{version}` is no release number and no commit; read: {}",
         read.join(", ")

@@ -256,6 +256,26 @@ mod tests {
         assert_eq!(keys.len(), table.lines.len(), "two lines have one key");
     }
 
+    #[test]
+    fn bytes_are_those_of_weights_whatever_the_tokens() {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let of = |tokens| {
+            let query = Query {
+                rule: Some("vllm.marlin.mxfp4"),
+                tokens,
+                ..Query::of(Parallel { tp: 8, ep: 1 })
+            };
+            let found = crate::run::survey(&model, Rules::builtin(), &query).unwrap();
+            let line = Line::of("m", "1", &found.plans[0].plan);
+            (line.bytes, line.activation_bytes)
+        };
+        let (one, many) = (of(1), of(64));
+        assert_eq!(one.0, many.0);
+        // Input, output and four intermediate rows in f32: 3072 wide, and 384.
+        assert_eq!(one.1, 4 * (2 * 3072 + 4 * 384));
+        assert_eq!(many.1, 64 * one.1);
+    }
+
     /// `vllm.deepep_*` are for spread experts: two groups of one rank have none, of two ranks two.
     #[test]
     fn lines_of_one_rule_stand_together_though_rules_depend_on_ranks() {

@@ -131,6 +131,23 @@ fn an_index_that_leaves_out_a_tensor_is_refused_and_one_without_metadata_is_read
     );
 }
 
+/// As AWQ, GPTQ and compressed-tensors name what is not padded with the weights.
+#[test]
+fn zero_points_and_listed_groups_stop_a_pad_under_every_name() {
+    for (name, says) in [
+        (".qzeros", "as AWQ and GPTQ store them"),
+        (".scales", "as AWQ and GPTQ store them"),
+        (".g_idx", "permuted groups are not padded"),
+    ] {
+        let scene = Scene::new(Made::new(PLAIN, QWEN));
+        let of = |name: &str| format!("experts.0.up_proj{name}\"");
+        reworded(scene.path(), &of(".weight"), &of(name));
+        let (_keep, out) = scene.out();
+        let error = scene.pad(&out, &ALIGNED).err().unwrap().to_string();
+        assert!(error.contains(says), "{name}: {error}");
+    }
+}
+
 #[test]
 fn weights_of_other_kinds_are_said_to_be_copied() {
     let scene = Scene::new(Made::new(PLAIN, QWEN));

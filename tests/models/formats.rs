@@ -339,6 +339,29 @@ fn zero_points_are_found_where_a_method_says_so() {
     }
 }
 
+/// They were planned as if each group were a run of channels.
+#[test]
+fn activation_order_is_found_where_a_method_says_so() {
+    let order = |entry: Value| quantised(entry).unwrap().quant.act_order;
+    let gptq = |desc: Value| json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": desc});
+    let packed = |order: Value| {
+        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "actorder": order},
+        }}})
+    };
+    for (entry, wanted) in [
+        (gptq(json!(true)), true),
+        (gptq(json!(false)), false),
+        (gptq(json!(null)), false),
+        (packed(json!("group")), true),
+        (packed(json!(null)), false),
+    ] {
+        assert_eq!(order(entry.clone()), wanted, "{entry}");
+    }
+    assert!(quantised(gptq(json!("yes"))).is_err());
+}
+
 /// One format was planned for all, without a word.
 #[test]
 fn layers_of_different_formats_are_counted_and_each_format_is_planned() {
