@@ -1,8 +1,9 @@
-//! The kernels on a device: padded on the fast path against unpadded on the general one, the same
-//! problem, at sizes of real models, with the share of what a copy or the tensor core can do.
+//! The kernels on a device: padded on the fast path against unpadded, on the path that the kernels choose and on
+//! the general one, the same problem, at sizes of real models, with the share of what a copy or the tensor core can do.
 //!
 //! `cargo bench --bench device [-- --once TOKENS … NAMES …]` prints a table for kernels/MEASURED.md. Weights are those of
-//! one rank. Each time is the median over launches that find the caches cold. Bytes are the least that the
+//! one rank. Each time is the median over launches that find the caches cold, and the
+//! output that is compared is that of the last of them. Bytes are the least that the
 //! problem moves: every expert that is chosen once, the input and the output; operations those of the
 //! logical layer. So padding and re-reading count against a kernel, as they should.
 
@@ -22,10 +23,14 @@ use std::path::Path;
 /// Launches that are timed, unless `--once` is given.
 const REPEATS: usize = 30;
 /// Tokens of decoding and of prefill (issue 6).
-const TOKENS: [u64; 6] = [1, 8, 32, 64, 2048, 8192];
+const TOKENS: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 2048, 4096, 8192];
 
 /// One rank's share of a model's layer (facts/upstream-padding.md 4.1), and what it is padded to.
-const PROBLEMS: [(&str, &str); 9] = [
+const PROBLEMS: [(&str, &str); 10] = [
+    (
+        "NemotronH-default TP8 bf16",
+        "e=8,k=2,h=4096,i=961,act=relu2,w=bf16,pad=i16",
+    ),
     (
         "NemotronH-default TP8 fp8",
         "e=8,k=2,h=4096,i=961,act=relu2,w=fp8,pad=i16",
@@ -68,9 +73,9 @@ fn main() {
     if let Some(folder) = std::env::var_os("PADPROOF_NVRTC") {
         padproof::subject::seek_nvrtc(Path::new(&folder));
     }
-    let facts = match Cuda::facts() {
-        Ok(facts) => facts,
-        Err(why) => {
+    let (facts, compiler) = match (Cuda::facts(), Cuda::compiler()) {
+        (Ok(facts), Ok(compiler)) => (facts, compiler),
+        (Err(why), _) | (_, Err(why)) => {
             println!("skipped: {why}");
             return;
         }
@@ -90,27 +95,30 @@ fn main() {
     let copy = cuda.copy_rate().expect("a copy runs");
     let rate = cuda.mma_rate().expect("the tensor core runs");
     println!(
-        "{} ({}), driver for CUDA {}.{}, NVRTC {}.{}: copy {:.0} GB/s, mma.sync {:.0} TFLOP/s\n",
+        "{} ({}), driver for CUDA {}.{}, NVRTC {}.{}, kernels {}: copy {:.0} GB/s, mma.sync {:.0} TFLOP/s\n",
         facts.name,
         facts.arch,
         facts.driver.0,
         facts.driver.1,
-        facts.nvrtc.0,
-        facts.nvrtc.1,
+        compiler.version.0,
+        compiler.version.1,
+        Cuda::kernel_hash(),
         copy / 1e9,
         rate / 1e12
     );
     println!(
-        "| problem | tokens | padded fast us | unpadded general us | faster | of copy | of mma.sync |"
+        "| problem | tokens | padded fast us | unpadded us | faster | unpadded general us | faster | of copy | of mma.sync |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(*part));
     for (name, line) in PROBLEMS.into_iter().filter(|(name, _)| wanted(name)) {
         for &t in tokens {
             let row = measure(line, t, repeats);
             println!(
-                "| {name} | {t} | {:.1} | {:.1} | {:+.1} % | {:.1} % | {:.1} % |",
+                "| {name} | {t} | {:.1} | {:.1} | {:+.1} % | {:.1} | {:+.1} % | {:.1} % | {:.1} % |",
                 row.fast * 1e6,
+                row.bare * 1e6,
+                (row.bare / row.fast - 1.0) * 100.0,
                 row.general * 1e6,
                 (row.general / row.fast - 1.0) * 100.0,
                 row.bytes / row.fast / copy * 100.0,
@@ -163,6 +171,8 @@ fn inputs(case: &Case, of: impl Fn(&Plan) -> Plan) -> PackedInputs {
 
 struct Row {
     fast: f64,
+    /// Unpadded, on the path that the kernels choose: the fast one where rows allow it.
+    bare: f64,
     general: f64,
     bytes: f64,
     operations: f64,
@@ -187,8 +197,11 @@ fn measure(line: &str, t: u64, repeats: usize) -> Row {
     let (output, fast) = timed(&padded, &packed, Paths::Auto);
     drop(packed);
     let packed = inputs(&case, |plan| unpadded(plan).expect("it is planned"));
+    let (chosen_path, chosen_time) = timed(&bare, &packed, Paths::Auto);
     let (other, general) = timed(&bare, &packed, Paths::General);
-    assert!(same_bits(&output, &other).agree, "{line}: other bits");
+    for other in [&chosen_path, &other] {
+        assert!(same_bits(&output, other).agree, "{line}: other bits");
+    }
     let chosen: BTreeSet<u32> = output.ids.iter().copied().collect();
     let rank = &packed.ranks[0];
     let stored = |role| rank.get(role).map_or(0, |tensor| tensor.bytes().len());
@@ -208,6 +221,7 @@ fn measure(line: &str, t: u64, repeats: usize) -> Row {
     let tokens = number(dims.t) * number(dims.h);
     Row {
         fast,
+        bare: chosen_time,
         general,
         // bfloat16 in, f32 out.
         bytes: weights as f64 / number(dims.e) * chosen.len() as f64 + tokens * 6.0,

@@ -2,20 +2,25 @@
 """Times fused MoE layers of torch and of vLLM's Triton kernel at the sizes of benches/device.rs.
 
 Usage: python benches/triton_moe.py [TOKENS ...], on a machine with a GPU, beside `cargo bench --bench device`. Prints
-rows of the same table: problem, tokens, microseconds. bfloat16 weights only: those rows compare. What cannot be
-imported is said and left out. Nothing here has run on a device yet (kernels/MEASURED.md).
+rows of the same table: problem, tokens, microseconds; the padded width, and where it differs the bare one, which is
+what a stack without padding would run. bfloat16 weights only: those rows compare (Triton's FP8 and FP4 paths quantise
+activations, which these kernels do not). What cannot be imported or called is said and left out. Nothing here has run on
+a device yet (kernels/MEASURED.md).
 """
 import statistics
 import sys
 
-# (problem, experts, top-k, hidden, a rank's intermediate padded, gated), as in benches/device.rs.
+# (problem, experts, top-k, hidden, a rank's intermediate bare and padded, gated), as in benches/device.rs.
 PROBLEMS = [
-    ("Nemotron-3-Nano TP8 bf16", 128, 6, 2688, 240, False),
-    ("Nemotron-3-Nano TP4 bf16", 128, 6, 2688, 464, False),
-    ("Qwen3-235B TP8 bf16", 128, 8, 4096, 256, True),
-    ("gpt-oss-120b TP8 bf16", 128, 4, 2880, 384, True),
+    ("NemotronH-default TP8 bf16", 8, 2, 4096, 961, 976, False),
+    ("Nemotron-3-Nano TP8 bf16", 128, 6, 2688, 232, 240, False),
+    ("Nemotron-3-Nano TP4 bf16", 128, 6, 2688, 464, 464, False),
+    ("Qwen3-235B TP8 bf16", 128, 8, 4096, 192, 256, True),
+    ("gpt-oss-120b TP8 bf16", 128, 4, 2880, 360, 384, True),
 ]
-TOKENS = [1, 8, 32, 64, 2048, 8192]
+TOKENS = [1, 2, 4, 8, 16, 32, 64, 2048, 4096, 8192]
+# What vLLM has called the squared ReLU without a gate, the newest first.
+RELU2 = ["relu2_no_mul", "relu2"]
 REPEATS = 30
 
 try:
@@ -65,11 +70,28 @@ def by_torch(x, w13, w2, weights, ids, gated):
     return out
 
 
+def by_triton(x, w13, w2, weights, ids, gated):
+    """Microseconds of vLLM's kernel, or why there are none."""
+    if not fused_experts:
+        return "not there"
+    ids = ids.to(torch.int32)
+    if gated:
+        return f"{median(lambda: fused_experts(x, w13, w2, weights, ids)):.1f}"
+    for name in RELU2:
+        try:
+            return f"{median(lambda: fused_experts(x, w13, w2, weights, ids, activation=name)):.1f}"
+        except (AssertionError, KeyError, TypeError, ValueError, NotImplementedError) as refused:
+            why = refused
+    return f"refused: {type(why).__name__}"
+
+
 def main():
     tokens = [int(word) for word in sys.argv[1:]] or TOKENS
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
     print("| problem | tokens | torch us | Triton (vLLM) us |\n| --- | --- | --- | --- |")
-    for problem, experts, top_k, hidden, width, gated in PROBLEMS:
+    cases = [(f"{name} at {width}", *sizes, width, gated)
+             for name, *sizes, bare, padded, gated in PROBLEMS for width in dict.fromkeys([padded, bare])]
+    for problem, experts, top_k, hidden, width, gated in cases:
         def random(*shape):
             return torch.randn(shape, dtype=torch.bfloat16, device="cuda") / 32
         w13, w2 = random(experts, width * (1 + gated), hidden), random(experts, hidden, width)
@@ -77,10 +99,7 @@ def main():
             x = random(t, hidden)
             weights, ids = torch.rand(t, experts, device="cuda").topk(top_k)
             eager = median(lambda: by_torch(x, w13, w2, weights, ids, gated))
-            fused = "not there"
-            # What vLLM calls the plain squared ReLU differs by version: only the gated layers are compared.
-            if fused_experts and gated:
-                fused = f"{median(lambda: fused_experts(x, w13, w2, weights, ids.to(torch.int32))):.1f}"
+            fused = by_triton(x, w13, w2, weights, ids, gated)
             print(f"| {problem} | {t} | {eager:.1f} | {fused} |")
 
 

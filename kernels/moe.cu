@@ -48,6 +48,7 @@ enum PpFault : int {
 constexpr int PP_THREADS = 128;
 constexpr int PP_BLOCKS_PER_SM = 4;     // leaves 128 registers a thread; left open, ptxas spills on sm_100a
 constexpr int PP_ALIGN_THREADS = 256;
+constexpr int PP_ALIGN_INTS = PP_ALIGN_THREADS / 32 + 2;  // of shared memory, an expert
 constexpr int PP_BM = 16;               // rows of a block
 constexpr int PP_BN = 64;               // weight rows of a block
 constexpr int PP_BK = 64;               // columns of a stage
@@ -76,59 +77,91 @@ __device__ __forceinline__ int pp_local(const PpParams& p, int id)
     return id >= 0 && own >= 0 && own < p.experts ? own : -1;
 }
 
-// Sorts slots by expert into blocks of PP_BM; one block of threads.
+// Sorts slots by expert into blocks of PP_BM; one block of threads. Each warp takes a run of slots, once to count
+// and once to place them, so that an expert's slots keep their order: 2 slots / 256 turns of a warp.
 __device__ __forceinline__ void pp_align_body(const PpParams& p)
 {
     PP_SHARED(shared);
-    int* count = reinterpret_cast<int*>(shared);
-    int* start = count + p.experts;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = PP_ALIGN_THREADS / 32;
+    constexpr int WARPS = PP_ALIGN_THREADS / 32;
+    static_assert(PP_ALIGN_INTS == WARPS + 2, "next, count and start");
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int slots = p.tokens * p.top_k;
-    const unsigned all = 0xffffffffu;
+    const unsigned all = 0xffffffffu, below = (1u << lane) - 1u;
+    // Of each expert: how many slots each warp has, then where its next one goes; how many there are; its first block.
+    int* next = reinterpret_cast<int*>(shared);
+    int* own = next + warp * p.experts;
+    int* count = next + WARPS * p.experts;
+    int* start = count + p.experts;
+    const int share = (slots + PP_ALIGN_THREADS - 1) / PP_ALIGN_THREADS * 32;
+    const int first = warp * share, end = first + share < slots ? first + share : slots;
 
-    auto local = [&](int slot) { return slot < slots ? pp_local(p, p.ids[slot]) : -1; };
-    for (int e = warp; e < p.experts; e += warps) {
-        int n = 0;
-        for (int base = 0; base < slots; base += 32)
-            n += __popc(__ballot_sync(all, local(base + lane) == e));
-        if (lane == 0) count[e] = n;
+    auto local = [&](int slot) { return slot < end ? pp_local(p, p.ids[slot]) : -1; };
+    for (int n = threadIdx.x; n < WARPS * p.experts; n += PP_ALIGN_THREADS) next[n] = 0;
+    __syncthreads();
+    int ahead = local(first + lane);
+    for (int base = first; base < end; base += 32) {
+        const int e = ahead;
+        ahead = local(base + 32 + lane);
+        unsigned same = __match_any_sync(all, e);
+        if (e >= 0 && (same & below) == 0) own[e] += __popc(same);
+        __syncwarp(all);
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < p.experts; e += PP_ALIGN_THREADS) {
+        int running = 0;
+        for (int w = 0; w < WARPS; ++w) {
+            int n = next[w * p.experts + e];
+            next[w * p.experts + e] = running;
+            running += n;
+        }
+        count[e] = running;
     }
     __syncthreads();
     if (warp == 0) {
         int running = 0;
         for (int base = 0; base < p.experts; base += 32) {
             int e = base + lane;
-            int own = e < p.experts ? (count[e] + PP_BM - 1) / PP_BM : 0;
-            int sum = own;
+            int blocks = e < p.experts ? (count[e] + PP_BM - 1) / PP_BM : 0;
+            int sum = blocks;
             for (int step = 1; step < 32; step *= 2) {
-                int below = __shfl_up_sync(all, sum, step);
-                if (lane >= step) sum += below;
+                int before = __shfl_up_sync(all, sum, step);
+                if (lane >= step) sum += before;
             }
-            if (e < p.experts) start[e] = running + sum - own;
+            if (e < p.experts) start[e] = running + sum - blocks;
             running += __shfl_sync(all, sum, 31);
         }
         if (lane == 0) *p.blocks = running;
     }
     __syncthreads();
-    for (int e = warp; e < p.experts; e += warps) {
-        int at = start[e] * PP_BM;
-        for (int base = 0; base < slots; base += 32) {
-            bool mine = local(base + lane) == e;
-            unsigned votes = __ballot_sync(all, mine);
-            if (mine) p.sorted[at + __popc(votes & ((1u << lane) - 1u))] = base + lane;
-            at += __popc(votes);
-        }
+    ahead = local(first + lane);
+    for (int base = first; base < end; base += 32) {
+        const int e = ahead;
+        ahead = local(base + 32 + lane);
+        unsigned same = __match_any_sync(all, e);
+        if (e >= 0) p.sorted[start[e] * PP_BM + own[e] + __popc(same & below)] = base + lane;
+        __syncwarp(all);
+        if (e >= 0 && (same & below) == 0) own[e] += __popc(same);
+        __syncwarp(all);
+    }
+    for (int e = warp; e < p.experts; e += WARPS) {
         int blocks = (count[e] + PP_BM - 1) / PP_BM;
-        for (int tail = at + lane; tail < (start[e] + blocks) * PP_BM; tail += 32)
-            p.sorted[tail] = slots;
+        for (int tail = count[e] + lane; tail < blocks * PP_BM; tail += 32)
+            p.sorted[start[e] * PP_BM + tail] = slots;
         for (int b = lane; b < blocks; b += 32) p.block_expert[start[e] + b] = e;
     }
-    for (int t = threadIdx.x; t < p.tokens; t += PP_ALIGN_THREADS) {
+    // A thread counts a token's choices; rows that nobody will write are zeroed by the whole warp.
+    for (int base = warp * 32; base < p.tokens; base += PP_ALIGN_THREADS) {
+        const int t = base + lane;
         unsigned needed = 0;
-        for (int j = 0; j < p.top_k; ++j) needed += local(t * p.top_k + j) >= 0;
-        p.needed[t] = needed;
-        if (needed == 0)
-            for (int n = 0; n < p.hidden; ++n) p.out[(long long)t * p.hidden + n] = 0.0f;
+        if (t < p.tokens) {
+            for (int j = 0; j < p.top_k; ++j) needed += pp_local(p, p.ids[t * p.top_k + j]) >= 0;
+            p.needed[t] = needed;
+        }
+        unsigned idle = __ballot_sync(all, t < p.tokens && needed == 0);
+        for (; idle; idle &= idle - 1) {
+            float* row = p.out + (long long)(base + __ffs(idle) - 1) * p.hidden;
+            for (int n = lane; n < p.hidden; n += 32) row[n] = 0.0f;
+        }
     }
 }
 

@@ -20,6 +20,27 @@ void align(const PpParams& p)
     pp_align_body(p);
 }
 
+// A warp's registers for one mma.sync.
+struct Fragments {
+    const unsigned *a, *b;
+    float* d;
+};
+
+void multiply_fragments(const void* params)
+{
+    const Fragments& of = *static_cast<const Fragments*>(params);
+    const int lane = threadIdx.x;
+    unsigned a[4], b[2];
+    float d[4];
+    for (int n = 0; n < 4; ++n) {
+        a[n] = of.a[lane * 4 + n];
+        d[n] = of.d[lane * 4 + n];
+    }
+    for (int n = 0; n < 2; ++n) b[n] = of.b[lane * 2 + n];
+    pp_mma(d, a, b);
+    for (int n = 0; n < 4; ++n) of.d[lane * 4 + n] = d[n];
+}
+
 using Kernel = void (*)(const void*);
 
 template <int A, bool FAST, bool FIRST>
@@ -76,6 +97,8 @@ int pp_host_launch(const PpHostLaunch* of, const PpParams* params, char* error, 
     launch.grid_y = of->grid_y;
     launch.shared = of->shared;
     launch.order = of->order;
+    launch.mma_fraction = of->mma_fraction;
+    launch.mma_terms = of->mma_terms;
     launch.seed = of->seed;
     launch.threads = of->kernel == 0 ? PP_ALIGN_THREADS : PP_THREADS;
     unsigned long long needed = pp_shared_bytes(of->inputs, of->weights);
@@ -83,7 +106,7 @@ int pp_host_launch(const PpHostLaunch* of, const PpParams* params, char* error, 
     case 0:
         launch.name = "pp_align";
         launch.kernel = call<align>;
-        needed = (2ull * (unsigned)params->experts) * 4;
+        needed = (unsigned long long)PP_ALIGN_INTS * (unsigned)params->experts * 4;
         break;
     case 1:
         launch.name = "pp_gemm1";
@@ -96,12 +119,34 @@ int pp_host_launch(const PpHostLaunch* of, const PpParams* params, char* error, 
                                  : of_inputs<false, false>(of->inputs, of->weights);
         break;
     }
+    if (of->mma_fraction != 0 && (of->mma_terms < 1 || of->mma_terms > 16)) {
+        snprintf(error, room, "%s: mma.sync of %d columns at a time", launch.name, of->mma_terms);
+        return 1;
+    }
     if (!launch.kernel || needed != of->shared) {
         snprintf(error, room, "%s: %s", launch.name,
             launch.kernel ? "another size of shared memory than it uses" : "no kernel for these elements");
         return 1;
     }
     return pp_host::run(launch, error, room) ? 0 : 1;
+}
+
+// One mma.sync, for tests: the registers of a warp, lane by lane, and how its products are added (mma.h).
+int pp_host_mma(int fraction, int terms, const unsigned* a, const unsigned* b, float* d)
+{
+    if (fraction != 0 && (terms < 1 || terms > 16)) return 1;
+    const Fragments fragments{a, b, d};
+    pp_host::Launch launch{};
+    launch.name = "mma.sync";
+    launch.kernel = multiply_fragments;
+    launch.params = &fragments;
+    launch.grid_x = launch.grid_y = 1;
+    launch.threads = 32;
+    launch.shared = 16;
+    launch.mma_fraction = fraction;
+    launch.mma_terms = terms;
+    char error[512] = "";
+    return pp_host::run(launch, error, sizeof error) ? 0 : 1;
 }
 
 // The kernels' numbers, for tests: what 0 decodes `bits` as element `arg`, what 1 gives the activation

@@ -44,6 +44,7 @@ unsigned char* shared();
 void barrier(const Site* site);
 void warp_sync(unsigned mask, const Site* site);
 unsigned ballot(unsigned mask, bool vote, const Site* site);
+unsigned match(unsigned mask, uint32_t value, const Site* site);
 uint32_t shuffle(unsigned mask, uint32_t value, int source, const Site* site);
 void mma_bf16(float* d, const uint32_t* a, const uint32_t* b, const Site* site);
 void copy_async(void* to, const void* from, int bytes);
@@ -65,6 +66,7 @@ void wait_async(int newest);
 #define __syncthreads() pp_host::barrier(PP_SITE)
 #define __syncwarp(mask) pp_host::warp_sync(mask, PP_SITE)
 #define __ballot_sync(mask, vote) pp_host::ballot(mask, vote, PP_SITE)
+#define __match_any_sync(mask, value) pp_host::match(mask, (uint32_t)(value), PP_SITE)
 #define __shfl_sync(mask, value, source) \
     ((int)pp_host::shuffle(mask, (uint32_t)(value), source, PP_SITE))
 // A lane without a lane below it keeps its own value.
@@ -74,6 +76,8 @@ void wait_async(int newest);
 #define pp_mma(d, a, b) pp_host::mma_bf16(d, a, b, PP_SITE)
 
 inline void __threadfence() {}
+
+inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 

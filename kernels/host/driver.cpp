@@ -6,11 +6,15 @@
 // allocations, so that a host's address, a freed one or a wrong size ends the call with an error. A
 // module must be machine code that NVRTC made, and hold the kernel that is asked for; what runs is the
 // same source compiled for the host. It cannot show what a device does: no time here means anything.
-// PP_EMULATED_FAIL names a call that fails, as on a device where something is wrong.
+// PP_EMULATED_FAIL names a call that fails, as on a device where something is wrong. PP_EMULATED_FAULT=N makes
+// every kernel of a layer with N tokens fault: as on a device, the next call that waits says so, whosever it is,
+// and every call after it. PP_EMULATED_FREE says how much memory is free, PP_EMULATED_CUDA which version the
+// driver knows (12080 is 12.8).
 
 #include "../params.h"
 #include "launch.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -45,6 +49,15 @@ bool broken(const char* call)
     const char* asked = getenv("PP_EMULATED_FAIL");
     return asked && strcmp(asked, call) == 0;
 }
+
+long long asked(const char* variable, long long otherwise)
+{
+    const char* text = getenv(variable);
+    return text ? atoll(text) : otherwise;
+}
+
+// The fault that the context does not get past, once there is one.
+std::atomic<Result> sticky{OK};
 
 Result fail(Result code, const char* what)
 {
@@ -110,7 +123,7 @@ extern "C" {
 Result cuInit(unsigned) { return broken("cuInit") ? NO_DEVICE : OK; }
 Result cuDriverGetVersion(int* version)
 {
-    return *version = broken("cuDriverGetVersion") ? 11080 : 13000, OK;
+    return *version = broken("cuDriverGetVersion") ? 11080 : (int)asked("PP_EMULATED_CUDA", 13000), OK;
 }
 Result cuDeviceGetCount(int* count) { return *count = broken("cuDeviceGetCount") ? 0 : 1, OK; }
 Result cuDeviceGet(int* device, int) { return *device = 0, OK; }
@@ -122,7 +135,7 @@ Result cuDevicePrimaryCtxRetain(void** context, int)
 Result cuDevicePrimaryCtxRelease_v2(int) { return OK; }
 Result cuCtxSetCurrent(void*) { return OK; }
 Result cuCtxGetCurrent(void** context) { return cuDevicePrimaryCtxRetain(context, 0); }
-Result cuCtxSynchronize() { return OK; }
+Result cuCtxSynchronize() { return sticky; }
 Result cuDeviceGetName(char* name, int room, int) { return snprintf(name, room, "emulated"), OK; }
 Result cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = (size_t)8 << 30, OK; }
 Result cuDeviceGetAttribute(int* value, int which, int)
@@ -134,7 +147,13 @@ Result cuDeviceGetAttribute(int* value, int which, int)
 
 Result cuStreamCreate(void** stream, unsigned) { return *stream = new int(0), OK; }
 Result cuStreamDestroy_v2(void* stream) { return delete static_cast<int*>(stream), OK; }
-Result cuStreamSynchronize(void*) { return broken("cuStreamSynchronize") ? ILLEGAL_ADDRESS : OK; }
+Result cuStreamSynchronize(void*) { return broken("cuStreamSynchronize") ? ILLEGAL_ADDRESS : sticky.load(); }
+Result cuMemGetInfo_v2(size_t* free, size_t* total)
+{
+    *total = (size_t)8 << 30;
+    *free = (size_t)asked("PP_EMULATED_FREE", (long long)*total);
+    return OK;
+}
 Result cuStreamWaitEvent(void*, void*, unsigned) { return OK; }
 Result cuEventCreate(void** event, unsigned) { return *event = new Event(), OK; }
 Result cuEventDestroy_v2(void* event) { return delete static_cast<Event*>(event), OK; }
@@ -209,6 +228,7 @@ Result cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned
     unsigned block_y, unsigned block_z, unsigned shared, void*, void** arguments, void** extra)
 {
     if (broken("cuLaunchKernel")) return LAUNCH_FAILED;
+    if (sticky != OK) return sticky;
     const std::string& name = static_cast<Function*>(function)->name;
     if (name == "pp_rate") return OK;
     PpHostLaunch launch{};
@@ -223,6 +243,9 @@ Result cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned
     launch.grid_x = grid_x;
     launch.grid_y = grid_y;
     launch.shared = shared;
+    // As the architecture that this driver claims (sm_90).
+    launch.mma_fraction = 25;
+    launch.mma_terms = 16;
     const unsigned threads = launch.kernel == 0 ? 256 : 128;
     if (grid_z != 1 || block_x != threads || block_y != 1 || block_z != 1 || extra)
         return fail(INVALID_VALUE, "a grid that no kernel asks for");
@@ -231,7 +254,10 @@ Result cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned
     const auto* params = static_cast<const PpParams*>(arguments[0]);
     if (const char* what = stray(*params)) return fail(ILLEGAL_ADDRESS, what);
     char error[512] = "";
-    if (pp_host_launch(&launch, params, error, sizeof error) != 0) return fail(LAUNCH_FAILED, error);
+    if (params->tokens == asked("PP_EMULATED_FAULT", -1)) return sticky = ILLEGAL_ADDRESS, OK;
+    // What a kernel does wrong is found by who waits for it.
+    if (pp_host_launch(&launch, params, error, sizeof error) != 0)
+        return fail(LAUNCH_FAILED, error), sticky = LAUNCH_FAILED, OK;
     return OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "fibers.h"
 #include "cuda_host.h"
+#include "mma.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -415,11 +416,16 @@ Warp& own_warp()
     return machine.warps[machine.running->self.thread.x / 32];
 }
 
-enum Kind { SYNC, BALLOT, SHUFFLE, MMA };
+enum Kind { SYNC, BALLOT, MATCH, SHUFFLE, MMA };
 
 struct Vote {
     bool vote;
     unsigned votes;
+};
+
+struct Match {
+    uint32_t value;
+    unsigned equals;
 };
 
 struct Shuffle {
@@ -439,9 +445,7 @@ float bf16(uint32_t pair, int half)
 
 // The fragment layout of the PTX manual for mma.m16n8k16 with .bf16: lane 4 g + t holds rows g and
 // g + 8 of a and d, columns 2 t and 2 t + 1 (and 8 more) of a, and column g of b.
-//
-// The sum is a chain of fused multiply-adds over k, as the general engine's; a device adds in an
-// order of its own within the sixteen.
+// How the sixteen products are added is in mma.h.
 void multiply(Warp& warp)
 {
     alignas(64) float a[16][16], b[16][8], d[16][8];
@@ -455,10 +459,19 @@ void multiply(Warp& warp)
             for (int half = 0; half < 2; ++half) b[2 * t + n * 8 + half][g] = bf16(m.b[n], half);
         for (int n = 0; n < 4; ++n) d[g + (n >> 1) * 8][2 * t + (n & 1)] = m.d[n];
     }
-    for (int row = 0; row < 16; ++row)
-        for (int k = 0; k < 16; ++k)
+    const Launch& launch = *machine.launch;
+    if (launch.mma_fraction == 0) {
+        // The chain, with columns side by side so that they vectorise.
+        for (int row = 0; row < 16; ++row)
+            for (int k = 0; k < 16; ++k)
+                for (int col = 0; col < 8; ++col)
+                    d[row][col] = fmaf(a[row][k], b[k][col], d[row][col]);
+    } else {
+        for (int row = 0; row < 16; ++row)
             for (int col = 0; col < 8; ++col)
-                d[row][col] = fmaf(a[row][k], b[k][col], d[row][col]);
+                d[row][col] = pp_sum_of_mma(
+                    a[row], &b[0][col], 8, d[row][col], launch.mma_fraction, launch.mma_terms);
+    }
     for (int lane = 0; lane < 32; ++lane) {
         const Mma& m = *static_cast<Mma*>(warp.args[lane]);
         const int g = lane / 4, t = lane % 4;
@@ -516,6 +529,23 @@ unsigned ballot(unsigned mask, bool vote, const Site* site)
         leave();
     }
     return own.votes;
+}
+
+unsigned match(unsigned mask, uint32_t value, const Site* site)
+{
+    Match own{value, 0};
+    if (arrive(MATCH, mask, &own, site)) {
+        Warp& warp = own_warp();
+        for (int lane = 0; lane < 32; ++lane) {
+            if (!(mask >> lane & 1)) continue;
+            Match& of = *static_cast<Match*>(warp.args[lane]);
+            for (int other = 0; other < 32; ++other)
+                if (mask >> other & 1)
+                    of.equals |= (unsigned)(static_cast<Match*>(warp.args[other])->value == of.value) << other;
+        }
+        leave();
+    }
+    return own.equals;
 }
 
 uint32_t shuffle(unsigned mask, uint32_t value, int source, const Site* site)

@@ -17,6 +17,8 @@ struct Launch {
     unsigned threads;  // a multiple of 32
     size_t shared;     // bytes
     int order;
+    int mma_fraction;  // how mma.sync adds (mma.h); 0: a chain of fused multiply-adds
+    int mma_terms;     // 1 to 16
     uint64_t seed;
 };
 

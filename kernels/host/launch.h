@@ -15,6 +15,8 @@ struct PpHostLaunch {
     unsigned grid_x, grid_y;
     unsigned long long shared;
     int order;
+    int mma_fraction;  // how mma.sync adds (mma.h); 0: a chain of fused multiply-adds
+    int mma_terms;     // 1 to 16
     int reserved;
     unsigned long long seed;
 };

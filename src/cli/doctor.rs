@@ -58,19 +58,30 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
 fn device() -> String {
     match crate::subject::Cuda::facts() {
         Ok(facts) => format!(
-            "{}, {}, {} MiB, driver for CUDA {}.{}, NVRTC {}.{}",
+            "{}, {}, {} MiB, driver for CUDA {}.{}; {}",
             facts.name,
             facts.arch,
             facts.memory >> 20,
             facts.driver.0,
             facts.driver.1,
-            facts.nvrtc.0,
-            facts.nvrtc.1
+            compiler()
         ),
         Err(why) => format!(
             "none: {}",
             why.to_string().trim_start_matches("no device: ")
         ),
+    }
+}
+
+/// What compiles for it.
+#[cfg(feature = "cuda")]
+fn compiler() -> String {
+    match crate::subject::Cuda::compiler() {
+        Ok(facts) => {
+            let (major, minor) = facts.version;
+            facts.note.unwrap_or(format!("NVRTC {major}.{minor}"))
+        }
+        Err(why) => format!("not used: {why}"),
     }
 }
 

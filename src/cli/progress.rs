@@ -4,10 +4,12 @@
 
 use super::output::note;
 use crate::property::Verdict;
+use crate::report::plural;
 use crate::run::{Event, Reporter};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How progress is shown.
@@ -96,6 +98,50 @@ impl Display {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// The progress of a known number of steps that threads take.
+pub(super) struct Steps {
+    state: Mutex<(Display, usize)>,
+    total: usize,
+    noun: &'static str,
+}
+
+impl Steps {
+    /// None of `total` is taken.
+    pub(super) fn new(how: Progress, total: usize, noun: &'static str) -> Self {
+        Steps {
+            state: Mutex::new((Display::new(how), 0)),
+            total,
+            noun,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, (Display, usize)> {
+        // A panic in between leaves a number that is only shown.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more is taken; the last was `name`.
+    pub(super) fn done(&self, name: &str) {
+        let mut state = self.state();
+        let (display, taken) = &mut *state;
+        *taken += 1;
+        let text = format!(
+            "{taken} of {}, last {name}",
+            plural(self.total as u64, self.noun)
+        );
+        if let Some(bar) = display.bar("{spinner} {elapsed} {msg}") {
+            bar.set_message(text.clone());
+            bar.tick();
+        }
+        display.line(|| text);
+    }
+
+    /// Takes the bar away.
+    pub(super) fn end(&self) {
+        self.state().0.end();
     }
 }
 

@@ -9,7 +9,7 @@ use super::environment::Environment as Surroundings;
 use super::error::CliError;
 use super::export::{Export, exports, standard};
 use super::output::{complain, note};
-use super::progress::Meter;
+use super::progress::{Meter, Steps};
 use super::select::{Selected, properties, rules, rules_arguments};
 use super::subject::{chosen as chosen_subject, end_at_once, interrupt, unless_interrupted};
 use super::values::{Count, Seed};
@@ -19,7 +19,7 @@ use crate::report::{matrix_human, matrix_json};
 use crate::rule::Rules;
 use crate::run::{
     Budget, Environment, ExitCode, Filter, Job, Outcome, Reporter, Settings, execute, jobs, matrix,
-    matrix_cases,
+    matrix_cases, runs_any,
 };
 use crate::subject::Running;
 use crate::suite::Expect;
@@ -326,7 +326,22 @@ pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, C
     let running = Running::default();
     end_at_once(&running)?;
     let subject = chosen_subject(&args.choice.subject, &running)?;
-    let matrix = matrix(&cases, &subject);
+    if let Err(why) = runs_any(&cases, &subject) {
+        unless_interrupted(&running)?;
+        let name = subject.name();
+        complain(
+            "nothing ran",
+            &format!("subject {name} runs none of the cases: {why}"),
+        );
+        return Ok(ExitCode::NothingRan);
+    }
+    let steps = Steps::new(
+        args.conduct.progress.how,
+        crate::mutant::ALL.len(),
+        "mutant",
+    );
+    let matrix = matrix(&cases, &subject, |name| steps.done(name));
+    steps.end();
     unless_interrupted(&running)?;
     match args.conduct.format {
         RunFormat::Human => matrix_human(&matrix, out)?,

@@ -33,6 +33,15 @@
 //!    its share.
 //! 7. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
 //!    all lengths below 2^29; 2^-20 of the bound covers the bound's own arithmetic.
+//! 7. Tensor cores do not round each addition. Of a group of 16 columns they multiply exactly, cut every addend
+//!    to a multiple of 2^-F of the largest exponent, at most 2^-F of the largest addend, add exactly, and round
+//!    toward zero, 2 u; F = 24 and 8 products at a time on sm_80 to sm_89, F = 25 and all 16 from sm_90 on
+//!    (Fasi et al., PeerJ CS 7:e330; Xie et al., arXiv 2511.10909; Khattak and Mikaitis, arXiv 2512.07004).
+//!    A group of m <= 8 products thus loses (m + 2) u sum |a b|, one of m <= 16 (m + 5) u: 8 and m - 8
+//!    products, an accumulator, two roundings. Over n columns that is `tensor_core(n)` u with the ceil(n / 16)
+//!    roundings between groups, the scale's and the bias's, which is never more than n + 8, nor with the routing
+//!    weight's and the k - 1 and tp - 1 sums after it more than n2. So steps 2 and 4 hold as they are: the tests
+//!    show it, and that F = 23 (before sm_80, which no kernel here runs on) would leave the bound.
 
 /// Unit roundoff of f32.
 pub(super) const U: f64 = 1.0 / 16_777_216.0;
@@ -62,6 +71,17 @@ pub(super) fn gamma_first(h: usize) -> f64 {
 /// g(n2) for an intermediate size, experts a token and ranks.
 pub(super) fn gamma_second(i: usize, k: usize, tp: u64) -> f64 {
     gamma(i as f64 + k as f64 + tp as f64 + EXTRA)
+}
+
+/// Roundings, in u, of a term of a first projection of `n` columns on a tensor core of sm_80 or later (step 7).
+#[cfg(test)]
+fn tensor_core(n: usize) -> usize {
+    let group = match n.min(16) {
+        0 => 0,
+        m @ ..=8 => m + 2,
+        m => m + 5,
+    };
+    group + n.div_ceil(16) + 2
 }
 
 /// 2-norm.
@@ -190,5 +210,88 @@ impl Second {
             false => self.weight * (z + bias).abs(),
         };
         limit + self.rounding * (size + limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng;
+
+    #[test]
+    fn a_tensor_core_rounds_a_term_no_more_often_than_a_chain_may() {
+        for n in 1..5000 {
+            assert!(tensor_core(n) as f64 <= n as f64 + EXTRA, "{n}");
+            for (k, tp) in [(1, 1), (8, 1), (1, 8), (8, 8)] {
+                // The routing weight, and sums that begin at zero.
+                let second = tensor_core(n) + 1 + (k - 1) + (tp - 1);
+                assert!(second as f64 <= (n + k + tp) as f64 + EXTRA, "{n} {k} {tp}");
+            }
+        }
+    }
+
+    /// The sum of products as tensor cores add them, `terms` at a time with `fraction` bits below the largest
+    /// exponent; products here are normalised, which cuts no less.
+    fn aligned(products: &[f64], fraction: i32, terms: usize) -> f64 {
+        let exponent = |x: f64| match x {
+            0.0 => -149,
+            x => x.abs().log2().floor() as i32,
+        };
+        products.chunks(terms).fold(0.0, |sum, part| {
+            let addends: Vec<f64> = part.iter().copied().chain([sum]).collect();
+            let most = addends.iter().map(|x| exponent(*x)).max().unwrap_or(0);
+            let unit = 2f64.powi(most - fraction);
+            let total: f64 = addends.iter().map(|x| (x / unit).trunc() * unit).sum();
+            let ulp = 2f64.powi(exponent(total) - 23);
+            (total / ulp).trunc() * ulp
+        })
+    }
+
+    /// Error over bound of one group; the magnitudes' sum stands for the norms' product, which is no smaller.
+    fn share(products: &[f64], fraction: i32, terms: usize) -> f64 {
+        let exact: f64 = products.iter().sum();
+        let magnitudes: f64 = products.iter().map(|p| p.abs()).sum();
+        (aligned(products, fraction, terms) - exact).abs()
+            / (gamma_first(products.len()) * magnitudes)
+    }
+
+    /// One, and others each just below what is kept beside it.
+    fn worst(n: usize, fraction: i32) -> Vec<f64> {
+        let just_below = 2f64.powi(-fraction) * (1.0 - 1.0 / 256.0);
+        let mut all = vec![just_below; n];
+        all[0] = 1.0;
+        all
+    }
+
+    #[test]
+    fn what_tensor_cores_cut_lies_just_inside_the_bound_and_with_a_bit_less_just_outside() {
+        // sm_80 to sm_89, and sm_90 on.
+        let ampere = share(&worst(16, 24), 24, 8);
+        let hopper = share(&worst(16, 25), 25, 16);
+        assert!(ampere > 0.5 && ampere < 1.0, "{ampere}");
+        assert!(hopper > 0.25 && hopper < 1.0, "{hopper}");
+        let less = share(&worst(16, 23), 23, 4);
+        assert!(less > 1.0 && less < 2.0, "{less}");
+    }
+
+    #[test]
+    fn drawn_groups_of_every_length_stay_inside_on_every_tensor_core_there_is() {
+        for n in 1..=16 {
+            for draw in 0..400 {
+                let products: Vec<f64> = (0..n as u64)
+                    .map(|k| {
+                        let bits = rng::value(n as u64, draw, k);
+                        // Products of bfloat16: sixteen bits, of magnitudes up to 2^-28 apart.
+                        let significand = 1.0 + (bits & 0x7fff) as f64 / 32768.0;
+                        let sign = if bits >> 15 & 1 == 0 { 1.0 } else { -1.0 };
+                        sign * significand * 2f64.powi(-((bits >> 16 & 31) as i32).min(28))
+                    })
+                    .collect();
+                for (fraction, terms) in [(24, 8), (25, 16)] {
+                    let share = share(&products, fraction, terms);
+                    assert!(share <= 1.0, "{n} {fraction}: {share} of {products:?}");
+                }
+            }
+        }
     }
 }

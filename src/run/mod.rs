@@ -40,7 +40,7 @@ pub use files::{FILE_ENTRY, hold_file};
 pub use filter::Filter;
 pub use job::{Job, Origin, jobs};
 pub use matrix::{Cell, Row, idle, matrix_cases, row, unknown_claims};
-pub use mutants::{Matrix, matrix};
+pub use mutants::{Matrix, matrix, runs_any};
 pub use survey::{
     NotJudged, Query, StackVersion, Survey, SurveyError, Surveyed, survey, survey_replicas,
 };

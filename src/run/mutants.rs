@@ -5,8 +5,9 @@
 use super::matrix::{Cell, Row, idle, idle_but, row};
 use crate::case::Case;
 use crate::mutant;
+use crate::plan::plan;
 use crate::property::ALL;
-use crate::subject::SubjectChoice;
+use crate::subject::{SkipReason, SubjectChoice};
 use rayon::prelude::*;
 
 /// Cases after which a property that does not claim a mutant gives up on it.
@@ -32,14 +33,39 @@ impl Matrix {
     }
 }
 
-/// Tries every mutant on the given cases, with the chosen subject.
+/// Whether the subject runs any of the cases at all.
+///
+/// # Errors
+/// Why it runs none: the reason of the first that can be planned.
+pub fn runs_any(cases: &[Case], choice: &SubjectChoice) -> Result<(), SkipReason> {
+    let subject = choice.subject();
+    let mut first = SkipReason::NoSubject;
+    for plan in cases.iter().filter_map(|case| plan(case).ok()) {
+        match subject.supports(&plan) {
+            Ok(()) => return Ok(()),
+            Err(why) if first == SkipReason::NoSubject => first = why,
+            Err(_) => {}
+        }
+    }
+    Err(first)
+}
+
+/// Tries every mutant on the given cases, with the chosen subject; tells each that is done to `done`.
 ///
 /// The CPU subject takes every plan: a claim for which nothing could be planted is not met then. Of
 /// another one that is only said by the cell.
-pub fn matrix(cases: &[Case], subject: &SubjectChoice) -> Matrix {
+pub fn matrix(
+    cases: &[Case],
+    subject: &SubjectChoice,
+    done: impl Fn(&'static str) + Sync,
+) -> Matrix {
     let mut rows: Vec<Row> = mutant::ALL
         .par_iter()
-        .map(|mutant| row(mutant, cases, OTHERS, subject.subject().as_mut()))
+        .map(|mutant| {
+            let row = row(mutant, cases, OTHERS, subject.subject().as_mut());
+            done(mutant.name);
+            row
+        })
         .collect();
     let takes_all = matches!(subject, SubjectChoice::Cpu);
     if !takes_all {

@@ -117,7 +117,13 @@ impl SubjectChoice {
             SubjectChoice::Cpu => SubjectChoice::CPU.to_owned(),
             #[cfg(feature = "cuda")]
             SubjectChoice::Cuda => match Cuda::facts() {
-                Ok(facts) => format!("{} ({}, {})", SubjectChoice::CUDA, facts.name, facts.arch),
+                Ok(facts) => format!(
+                    "{} ({}, {}, kernels {})",
+                    SubjectChoice::CUDA,
+                    facts.name,
+                    facts.arch,
+                    Cuda::kernel_hash()
+                ),
                 Err(why) => format!("{} ({why})", SubjectChoice::CUDA),
             },
             #[cfg(feature = "cuda-host")]

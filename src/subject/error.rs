@@ -4,9 +4,12 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// There is no device, or none that will do; why.
+    /// There is no device, or none that will do.
     #[error("no device: {0}")]
-    NoDevice(String),
+    NoDevice(NoDevice),
+    /// There is a device, and no compiler to make its code with.
+    #[error("no compiler for the device: {0}")]
+    NoCompiler(NoCompiler),
     /// The property needs no subject, or none was chosen.
     #[error("no subject")]
     NoSubject,
@@ -26,6 +29,74 @@ pub enum SkipReason {
     /// The subject has no code for something in the plan.
     #[error("unsupported: {0}")]
     Unsupported(String),
+}
+
+/// Why there is no device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoDevice {
+    /// No driver's library.
+    #[error("libcuda is not found: no NVIDIA driver")]
+    Library,
+    /// A call to the driver failed.
+    #[error("{call}: {why}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// What it answered.
+        why: String,
+    },
+    /// A driver older than the kernels need.
+    #[error("the driver knows CUDA {major}.{minor}; it must know 12.0")]
+    OldDriver {
+        /// What it knows.
+        major: i32,
+        /// What it knows, after the dot.
+        minor: i32,
+    },
+    /// A driver without devices.
+    #[error("the driver shows none")]
+    Hidden,
+    /// A device older than the kernels need.
+    #[error("{name} is sm_{major}{minor}; the kernels need sm_80")]
+    OldDevice {
+        /// Its name.
+        name: String,
+        /// Its compute capability.
+        major: i32,
+        /// Its compute capability, after the dot.
+        minor: i32,
+    },
+    /// A fault that no later call of this process gets past.
+    #[error("it was lost to an earlier fault: {fault}{case}")]
+    Lost {
+        /// What happened.
+        fault: String,
+        /// Of which case, where it is known, behind " in ".
+        case: String,
+    },
+}
+
+/// Why there is no compiler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoCompiler {
+    /// None where it was said to be.
+    #[error("no NVRTC below {}", .0.display())]
+    NotBelow(std::path::PathBuf),
+    /// None anywhere.
+    #[error(
+        "no NVRTC: PADPROOF_NVRTC names the folder of a CUDA toolkit, or one that holds NVIDIA's wheels"
+    )]
+    Nowhere,
+    /// A library that cannot be used.
+    #[error("{library}: {why}")]
+    Unusable {
+        /// Its path, or its name.
+        library: String,
+        /// Why.
+        why: String,
+    },
 }
 
 /// A plan and tensors that do not belong together.

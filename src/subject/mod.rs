@@ -14,12 +14,12 @@ mod process;
 pub use api::{Allocated, None, Subject, none};
 pub use choice::SubjectChoice;
 pub use cpu::{Cpu, SIGMOID_ERROR_ULP, exp};
-#[cfg(feature = "cuda")]
-pub use cuda::{Cuda, DeviceFacts, seek_nvrtc};
 #[cfg(feature = "cuda-host")]
-pub use cuda::{CudaHost, HostNumber, HostOptions, Turns};
+pub use cuda::{Adder, CudaHost, HostMma, HostNumber, HostOptions, Turns};
+#[cfg(feature = "cuda")]
+pub use cuda::{CompilerFacts, Cuda, DeviceFacts, seek_nvrtc};
 #[cfg(any(feature = "cuda", feature = "cuda-host"))]
 pub use cuda::{Fault, KernelOptions, Paths};
-pub use error::{Misbehaviour, SkipReason, SubjectError};
+pub use error::{Misbehaviour, NoCompiler, NoDevice, SkipReason, SubjectError};
 pub use order::{Axis, BlackBox, BoxError, Known, Orders, Revealed, Setup, orders};
 pub use process::{GRANULES, Limits, PROTOCOL, Process, Program, Running, SIZES, Supports, WORDS};

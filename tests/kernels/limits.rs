@@ -33,7 +33,7 @@ fn every_limit_is_a_sentence_before_a_launch() {
             "t=1099511627776,e=9,k=9",
             "t * k, with a warp=9895604650048 exceeds 2147483647",
         ),
-        ("e=6145,k=1", "e=6145 exceeds 6144"),
+        ("e=1229,k=1", "e=1229 exceeds 1228"),
         ("t=600000,k=2", "blocks of rows=75004 exceeds 65535"),
         (
             "t=8192,k=8,e=64,h=16384,i=4096",

@@ -6,6 +6,7 @@
 
 mod faults;
 mod limits;
+mod mma;
 mod mutants;
 mod numbers;
 mod promises;
@@ -14,13 +15,14 @@ mod sanitizers;
 use padproof::case::Case;
 use padproof::r#gen::{Domain, draw};
 use padproof::num::Dtype;
+use padproof::plan::{Fit, plan};
 use padproof::property::{ALL, Needs, Property, Trial, Verdict, find};
 use padproof::run::row;
-use padproof::subject::{CudaHost, HostOptions, Paths, Turns};
+use padproof::subject::{CudaHost, HostOptions, Paths, Subject, Turns};
 use padproof::suite::{builtin, parse};
 use padproof::terms::WeightFormat;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether the kernels run here; says why not.
 fn runs() -> bool {
@@ -138,6 +140,29 @@ fn the_boundary_suite_holds_with_equal_bits_padded_and_unpadded() {
             assert!(narrow || why.contains(" in the layout "), "{why}");
         }
         assert!(tally.passed > 1000, "{} passed", tally.passed);
+    }
+}
+
+#[test]
+fn the_boundary_suite_has_every_format_gated_and_not_whole_and_split_that_the_kernels_run() {
+    if !runs() {
+        return;
+    }
+    let subject = CudaHost::new();
+    let mut seen = BTreeSet::new();
+    for case in suite("boundary") {
+        let plan = plan(&case).expect("it is planned");
+        if plan.fit <= Fit::Unknown && subject.supports(&plan).is_ok() {
+            seen.insert((case.w.to_string(), case.act.gated(), case.tp > 1));
+        }
+    }
+    for w in WeightFormat::ALL {
+        for gated in [false, true] {
+            for split in [false, true] {
+                let wanted = (w.to_string(), gated, split);
+                assert!(seen.contains(&wanted), "{wanted:?}");
+            }
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! It must not know how they are run. Layer 5.
 
-use super::host::{self, Host, Turns};
+use super::host::{self, Adder, Host, Turns};
 use super::launch::{KernelOptions, Paths};
 use super::params::Fault;
 use super::record::Record;
 use super::run::{Kernels, subject_by_kernels};
+use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::num::Dtype;
 use crate::plan::Plan;
@@ -23,13 +24,15 @@ pub struct CudaHost {
 
 subject_by_kernels!(CudaHost);
 
-/// How the kernels are run on the CPU; whatever is chosen, the bits are the same.
+/// How the kernels are run on the CPU; whatever is chosen but the adder, the bits are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostOptions {
     /// Which path.
     pub paths: Paths,
     /// In which order blocks and threads run.
     pub turns: Turns,
+    /// How `mma.sync` adds.
+    pub adder: Adder,
     /// The fault that is planted. What it reads or writes beyond a buffer is memory kept for that.
     pub fault: Fault,
     /// Element type of the input where its values allow it; bfloat16 if left out.
@@ -50,6 +53,7 @@ impl CudaHost {
         let HostOptions {
             paths,
             turns,
+            adder,
             fault,
             inputs,
             masked,
@@ -60,7 +64,7 @@ impl CudaHost {
             masked,
         };
         CudaHost {
-            kernels: Kernels::on(Host::new(turns, fault), options),
+            kernels: Kernels::on(Host::new(turns, adder, fault), options),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::launch::Launch;
 use super::layer::Work;
-use super::machine::Machine;
+use super::machine::{Machine, Reads};
 use super::params::{Fault, Matrix, Params, activation, element};
 use super::record::Record;
 use super::workspace::{Addresses, Buffer, Slot, Workspace};
@@ -36,6 +36,60 @@ impl Turns {
             Turns::Reverse => (1, 0),
             Turns::Seeded(seed) => (2, seed),
         }
+    }
+}
+
+/// How `mma.sync` adds the products of its sixteen columns (`kernels/host/mma.h`, with its sources).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Adder {
+    /// One fused multiply-add after the other, as the general engine does.
+    #[default]
+    Chain,
+    /// As tensor cores were found to: addends cut below the largest, sums rounded toward zero.
+    Aligned {
+        /// Bits that are kept below the largest exponent.
+        fraction: u8,
+        /// Products that are added at a time, 1 to 16.
+        terms: u8,
+    },
+}
+
+impl Adder {
+    /// sm_80 to sm_89 (`kernels/host/mma.h`).
+    pub const AMPERE: Adder = Adder::Aligned {
+        fraction: 24,
+        terms: 8,
+    };
+    /// sm_90 and later (`kernels/host/mma.h`).
+    pub const HOPPER: Adder = Adder::Aligned {
+        fraction: 25,
+        terms: 16,
+    };
+
+    /// `mma_fraction` and `mma_terms` of `PpHostLaunch`.
+    const fn code(self) -> (i32, i32) {
+        match self {
+            Adder::Chain => (0, 0),
+            Adder::Aligned { fraction, terms } => (fraction as i32, terms as i32),
+        }
+    }
+}
+
+/// The registers of a warp around one `mma.sync.m16n8k16` of bfloat16, lane by lane, for tests.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HostMma {
+    /// Two elements of a each.
+    pub a: [[u32; 4]; 32],
+    /// Two elements of b each.
+    pub b: [[u32; 2]; 32],
+    /// The accumulator.
+    pub d: [[f32; 4]; 32],
+}
+
+impl HostMma {
+    /// Adds a b to d; false when the kernels were not compiled.
+    pub fn run(&mut self, adder: Adder) -> bool {
+        ffi::mma(adder.code(), &self.a, &self.b, &mut self.d)
     }
 }
 
@@ -86,6 +140,7 @@ pub(super) fn available() -> Result<(), SkipReason> {
 #[derive(Debug, Default)]
 pub(super) struct Host {
     turns: Turns,
+    adder: Adder,
     fault: Fault,
     pub(super) record: Option<Record>,
     /// Copies of what kernels with a fault read.
@@ -93,9 +148,10 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(turns: Turns, fault: Fault) -> Host {
+    pub(super) fn new(turns: Turns, adder: Adder, fault: Fault) -> Host {
         Host {
             turns,
+            adder,
             fault,
             ..Host::default()
         }
@@ -113,7 +169,7 @@ impl Machine for Host {
         self.copies.clear();
     }
 
-    fn place(&mut self, bytes: &[u8]) -> Result<*const u8, SubjectError> {
+    fn place(&mut self, bytes: &[u8], _: Reads) -> Result<*const u8, SubjectError> {
         if self.fault == Fault::None {
             return Ok(bytes.as_ptr());
         }
@@ -141,12 +197,12 @@ impl Machine for Host {
         available()?;
         for launch in work.launches.iter().filter(|launch| launch.has_blocks()) {
             // SAFETY: what the caller promises of the work.
-            unsafe { ffi::launch(launch, self.turns, &work.params) }.map_err(|why| {
-                SubjectError::Kernel {
+            unsafe { ffi::launch(launch, self.turns, self.adder, &work.params) }.map_err(
+                |why| SubjectError::Kernel {
                     kernel: launch.kernel.name(),
                     why,
-                }
-            })?;
+                },
+            )?;
         }
         if let Some(record) = &mut self.record {
             record.add(work, self.turns, workspace.get(Slot::Out).bytes());
@@ -170,6 +226,8 @@ struct HostLaunch {
     grid_y: u32,
     shared: u64,
     order: i32,
+    mma_fraction: i32,
+    mma_terms: i32,
     reserved: i32,
     seed: u64,
 }
@@ -177,7 +235,7 @@ struct HostLaunch {
 #[cfg(pp_cuda_host)]
 #[expect(unsafe_code, reason = "the kernels are C++")]
 mod ffi {
-    use super::{HostLaunch, Launch, Matrix, Params, SkipReason, Turns};
+    use super::{Adder, HostLaunch, Launch, Matrix, Params, SkipReason, Turns};
     use crate::subject::cuda::params::element;
     use std::ffi::{CStr, c_char};
 
@@ -193,6 +251,20 @@ mod ffi {
             room: u64,
         ) -> i32;
         fn pp_host_number(what: i32, arg: i32, bits: u32, more: u32) -> f32;
+        fn pp_host_mma(fraction: i32, terms: i32, a: *const u32, b: *const u32, d: *mut f32)
+        -> i32;
+    }
+
+    pub(super) fn mma(
+        (fraction, terms): (i32, i32),
+        a: &[[u32; 4]; 32],
+        b: &[[u32; 2]; 32],
+        d: &mut [[f32; 4]; 32],
+    ) -> bool {
+        let (a, b) = (a.as_flattened().as_ptr(), b.as_flattened().as_ptr());
+        let d = d.as_flattened_mut().as_mut_ptr();
+        // SAFETY: it reads four and two registers of each of 32 lanes, and reads and writes four floats of each.
+        unsafe { pp_host_mma(fraction, terms, a, b, d) == 0 }
     }
 
     pub(super) fn number(what: i32, arg: i32, bits: u32, more: u32) -> Option<f32> {
@@ -225,9 +297,11 @@ mod ffi {
     pub(super) unsafe fn launch(
         launch: &Launch,
         turns: Turns,
+        adder: Adder,
         params: &Params,
     ) -> Result<(), String> {
         let (order, seed) = turns.code();
+        let (mma_fraction, mma_terms) = adder.code();
         let known = |dtype| element(dtype).ok_or_else(|| format!("no kernel for {dtype}"));
         let of = HostLaunch {
             kernel: launch.kernel as i32,
@@ -238,6 +312,8 @@ mod ffi {
             grid_y: launch.grid.1,
             shared: launch.shared as u64,
             order,
+            mma_fraction,
+            mma_terms,
             reserved: 0,
             seed,
         };
@@ -257,10 +333,19 @@ mod ffi {
 #[cfg(not(pp_cuda_host))]
 #[expect(unsafe_code, reason = "as the other")]
 mod ffi {
-    use super::{HostLaunch, Launch, Matrix, Params, SkipReason, Turns};
+    use super::{Adder, HostLaunch, Launch, Matrix, Params, SkipReason, Turns};
 
     pub(super) fn number(_: i32, _: i32, _: u32, _: u32) -> Option<f32> {
         None
+    }
+
+    pub(super) fn mma(
+        _: (i32, i32),
+        _: &[[u32; 4]; 32],
+        _: &[[u32; 2]; 32],
+        _: &mut [[f32; 4]; 32],
+    ) -> bool {
+        false
     }
 
     pub(super) fn sizes_agree() -> Result<(), SkipReason> {
@@ -273,7 +358,7 @@ mod ffi {
     ///
     /// # Safety
     /// None.
-    pub(super) unsafe fn launch(_: &Launch, _: Turns, _: &Params) -> Result<(), String> {
+    pub(super) unsafe fn launch(_: &Launch, _: Turns, _: Adder, _: &Params) -> Result<(), String> {
         let sizes = [size_of::<HostLaunch>(), size_of::<Matrix>()];
         Err(format!(
             "built without the kernels (structs of {sizes:?} bytes)"

@@ -5,8 +5,8 @@
 use super::input::Input;
 use super::launch::{Kernel, KernelOptions, Launch, Paths};
 use super::limits;
-use super::machine::Machine;
-use super::params::{BLOCK_COLS, BLOCK_ROWS, Matrix, Params, activation, shared_bytes};
+use super::machine::{Machine, Reads};
+use super::params::{ALIGN_INTS, BLOCK_COLS, BLOCK_ROWS, Matrix, Params, activation, shared_bytes};
 use super::rank::{Projection, Rank, computed, int, row_bytes, unit};
 use super::workspace::{Slot, Workspace};
 use crate::num::Dtype;
@@ -15,8 +15,8 @@ use crate::subject::cpu::{Routing, Sizes, axis, size_error};
 use crate::subject::error::SubjectError;
 use crate::terms::Nibble;
 
-/// Threads of `pp_align` hold this many ints of shared memory an expert.
-const ALIGN_INTS: usize = 2;
+/// Most tensors and buffers of a rank's launches: eight that are written, x, ids, weights, four of each projection.
+const PARTS: u64 = 19;
 
 /// What the launches of one layer share.
 pub(super) struct Layer<'a> {
@@ -111,18 +111,24 @@ impl Layer<'_> {
             w.get_mut(slot).reset(name, bytes, guard, fill);
         }
         machine.clear();
+        let read = self.x.bytes().len() + slots * 8 + rank.bytes();
+        machine.room(wide(w.bytes() + read), PARTS)?;
         let at = machine.lend(w)?;
-        let x = machine.place(self.x.bytes())?;
         let (x_type, weights) = (self.x.dtype(), self.plan.weight.element());
         let x_pitch = row_bytes(self.sizes.hidden, x_type);
+        let rows = Reads::Rows {
+            pitch: x_pitch,
+            read: row_bytes(hidden, x_type),
+        };
+        let x = machine.place(self.x.bytes(), rows)?;
         let order = self.plan.order;
         let mut params = Params {
             w13: placed(&rank.w13, weights, machine)?,
             w2: placed(&rank.w2, weights, machine)?,
             x,
-            ids: machine.place(bytemuck::cast_slice(ids))?.cast(),
+            ids: machine.place(bytemuck::cast_slice(ids), Reads::All)?.cast(),
             weights: machine
-                .place(bytemuck::cast_slice(&self.routing.weights))?
+                .place(bytemuck::cast_slice(&self.routing.weights), Reads::All)?
                 .cast(),
             sorted: at.of(Slot::Sorted),
             block_expert: at.of(Slot::BlockExpert),
@@ -201,18 +207,18 @@ fn placed(
     machine: &mut impl Machine,
 ) -> Result<Matrix, SubjectError> {
     let mut matrix = of.matrix;
-    matrix.weights = machine.place(of.weights)?;
+    let (pitch, read) = (of.row_bytes, row_bytes(of.computed, weights));
+    matrix.weights = machine.place(of.weights, Reads::Rows { pitch, read })?;
     for (bytes, at) in [
         (of.scales, &mut matrix.scales),
         (of.globals, &mut matrix.globals),
         (of.bias, &mut matrix.bias),
     ] {
         if let Some(bytes) = bytes {
-            *at = machine.place(bytes)?;
+            *at = machine.place(bytes, Reads::All)?;
         }
     }
-    let (pitch, cols) = (of.row_bytes, of.computed);
-    matrix.unit = int(unit(matrix.weights, pitch, row_bytes(cols, weights)))?;
+    matrix.unit = int(unit(matrix.weights, pitch, read))?;
     Ok(matrix)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It must not look at tensors. Layer 5.
 
-use super::params::{BLOCK_ROWS, GROUP, element, shared_bytes};
+use super::params::{ALIGN_INTS, BLOCK_ROWS, GROUP, element, shared_bytes};
 use crate::num::Dtype;
 use crate::plan::{Plan, ScalePlan};
 use crate::subject::error::SkipReason;
@@ -135,7 +135,7 @@ fn sizes(plan: &Plan) -> Result<(), SkipReason> {
         slots.saturating_add(2 * WARP),
         MAX_INT,
     )?;
-    most("e", dims.e, MAX_SHARED / 8)?;
+    most("e", dims.e, MAX_SHARED / (4 * ALIGN_INTS as u64))?;
     most("blocks of rows", blocks(slots, dims.e), MAX_GRID_Y)?;
     for scale in [plan.w13_scale, plan.w2_scale].into_iter().flatten() {
         most("scale rows", scale.rows_stored, MAX_INT)?;

@@ -6,6 +6,25 @@ use super::layer::Work;
 use super::params::Fault;
 use super::workspace::{Addresses, Workspace};
 use crate::subject::error::{SkipReason, SubjectError};
+use std::sync::MutexGuard;
+
+/// What of a tensor kernels may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "the CPU's kernels see the tensor itself")
+)]
+pub(super) enum Reads {
+    /// Every byte.
+    All,
+    /// The first bytes of each row.
+    Rows {
+        /// Bytes from row to row.
+        pitch: usize,
+        /// Bytes that are read.
+        read: usize,
+    },
+}
 
 /// Memory that kernels see, and a way to launch them.
 pub(super) trait Machine {
@@ -15,12 +34,25 @@ pub(super) trait Machine {
     /// Whether it is there.
     fn available(&self) -> Result<(), SkipReason>;
 
+    /// Is told the case that is asked about, to name it in errors.
+    fn about(&mut self, _case: String) {}
+
+    /// Keeps others off the machine until it is dropped, where they would share it.
+    fn turn() -> Option<MutexGuard<'static, ()>> {
+        None
+    }
+
     /// Forgets what was placed for the launches before.
     fn clear(&mut self);
 
-    /// Lets kernels read `bytes`; where they see them, sixteen bytes aligned if `bytes` is, and until
-    /// [`Machine::clear`]. The caller keeps `bytes` as long.
-    fn place(&mut self, bytes: &[u8]) -> Result<*const u8, SubjectError>;
+    /// Whether there is room for so many bytes in so many parts, before any is taken.
+    fn room(&mut self, _bytes: u64, _parts: u64) -> Result<(), SubjectError> {
+        Ok(())
+    }
+
+    /// Lets kernels read what `reads` says of `bytes`; where they see them, sixteen bytes aligned if `bytes`
+    /// is, and until [`Machine::clear`]. The caller keeps `bytes` as long.
+    fn place(&mut self, bytes: &[u8], reads: Reads) -> Result<*const u8, SubjectError>;
 
     /// Lets kernels write the workspace; where they see its buffers, until the launches have run.
     fn lend(&mut self, workspace: &mut Workspace) -> Result<Addresses, SubjectError>;

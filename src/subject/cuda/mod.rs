@@ -15,22 +15,26 @@ mod machine;
 mod nvrtc;
 #[cfg(feature = "cuda")]
 mod on_device;
+#[cfg(feature = "cuda")]
+mod opened;
 mod params;
 mod rank;
+#[cfg(feature = "cuda")]
+mod rates;
 #[cfg(feature = "cuda-host")]
 mod record;
 mod run;
 mod workspace;
 
-#[cfg(feature = "cuda")]
-pub use device::DeviceFacts;
 #[cfg(feature = "cuda-host")]
 pub use emulated::{CudaHost, HostOptions};
 #[cfg(feature = "cuda-host")]
-pub use host::{HostNumber, Turns};
+pub use host::{Adder, HostMma, HostNumber, Turns};
 pub use launch::{KernelOptions, Paths};
 #[cfg(feature = "cuda")]
 pub use nvrtc::seek_nvrtc;
 #[cfg(feature = "cuda")]
 pub use on_device::Cuda;
+#[cfg(feature = "cuda")]
+pub use opened::{CompilerFacts, DeviceFacts};
 pub use params::Fault;

@@ -2,9 +2,12 @@
 //!
 //! It must not know how they are run. Layer 5.
 
-use super::device::{self, Device, DeviceFacts};
+use super::device::Device;
 use super::launch::KernelOptions;
+use super::nvrtc::source_hash;
+use super::opened::{self, CompilerFacts, DeviceFacts};
 use super::run::{Kernels, subject_by_kernels};
+use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::num::Dtype;
 use crate::plan::Plan;
@@ -37,12 +40,34 @@ impl Cuda {
         }
     }
 
+    /// The same with every tensor in an allocation of its exact size that holds nothing but what kernels may
+    /// read, for tools that watch addresses (`.ci/compute-sanitizer`): no guards, no NaN around, no NaN in
+    /// what is written.
+    #[must_use]
+    pub fn bare(mut self) -> Cuda {
+        self.kernels.machine.bare = true;
+        self
+    }
+
+    /// What compiles for the device.
+    ///
+    /// # Errors
+    /// Why there is no device, or no compiler.
+    pub fn compiler() -> Result<CompilerFacts, SkipReason> {
+        opened::compiler()
+    }
+
+    /// The first 16 hexadecimal digits of the BLAKE3 digest of the kernels' source.
+    pub fn kernel_hash() -> String {
+        source_hash()
+    }
+
     /// What the device is.
     ///
     /// # Errors
     /// Why there is none, or none that will do.
     pub fn facts() -> Result<&'static DeviceFacts, SkipReason> {
-        device::facts()
+        opened::opened().map(|device| &device.facts)
     }
 
     /// Compiles the kernels of two element types for an architecture, such as `sm_90a`; no device is
@@ -51,7 +76,7 @@ impl Cuda {
     /// # Errors
     /// Why there is no compiler, or what it says.
     pub fn compile(arch: &str, inputs: Dtype, weights: Dtype) -> Result<Vec<u8>, SubjectError> {
-        device::compile(arch, inputs, weights)
+        opened::compile(arch, inputs, weights)
     }
 
     /// Runs the layer, then each rank's launches `repeats` times more with cold caches: the output, and

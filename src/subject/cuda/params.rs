@@ -17,6 +17,9 @@ const STAGE_COLS: usize = 64;
 /// Bytes between rows in shared memory (`PP_SKEW`).
 const SKEW: usize = 16;
 
+/// Ints of shared memory that `pp_align` holds an expert (`PP_ALIGN_INTS`).
+pub(super) const ALIGN_INTS: usize = 256 / 32 + 2;
+
 /// `PpMatrix` of `kernels/params.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -168,4 +171,43 @@ pub(super) fn shared_bytes(inputs: Dtype, weights: Dtype) -> usize {
         + BLOCK_COLS * row(weights)
         + BLOCK_COLS * (STAGE_COLS / GROUP) * 4;
     2 * stage + 3 * BLOCK_ROWS * 4 + 2 * BLOCK_COLS * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_resources_has_the_shared_memory_that_launches_ask_for() {
+        let table = include_str!("../../../kernels/RESOURCES.txt");
+        let dtype = |name: &str| {
+            let all = [
+                Dtype::F32,
+                Dtype::F16,
+                Dtype::Bf16,
+                Dtype::E4m3,
+                Dtype::E2m1,
+                Dtype::Int8,
+                Dtype::Int4,
+            ];
+            all.into_iter().find(|dtype| dtype.to_string() == name)
+        };
+        let mut seen = 0;
+        for row in table.lines().skip(1) {
+            let words: Vec<&str> = row.split_whitespace().collect();
+            let [_, inputs, weights, kernel, _, _, _, shared] = words[..] else {
+                panic!("{row}");
+            };
+            let (Some(inputs), Some(weights)) = (dtype(inputs), dtype(weights)) else {
+                panic!("{row}");
+            };
+            let wanted = match kernel {
+                "pp_align" => ALIGN_INTS * 4,
+                _ => shared_bytes(inputs, weights),
+            };
+            assert_eq!(shared.parse(), Ok(wanted), "{row}");
+            seen += 1;
+        }
+        assert!(seen > 400, "{seen} rows");
+    }
 }

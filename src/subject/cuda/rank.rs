@@ -111,6 +111,17 @@ impl<'a> Rank<'a> {
     }
 }
 
+impl Rank<'_> {
+    /// Bytes of its tensors.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |p: &Projection<'_>| {
+            let others = [p.scales, p.globals, p.bias].into_iter().flatten();
+            others.map(<[u8]>::len).sum::<usize>() + p.weights.len()
+        };
+        of(&self.w13) + of(&self.w2)
+    }
+}
+
 struct Source<'a> {
     plan: &'a Plan,
     index: usize,

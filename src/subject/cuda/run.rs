@@ -10,6 +10,7 @@ use super::machine::Machine;
 use super::params::GROUP;
 use super::rank::{Rank, int};
 use super::workspace::{Slot, Workspace};
+use crate::case::Case;
 use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
@@ -57,6 +58,10 @@ macro_rules! subject_by_kernels {
 
             fn keep_general(&mut self, only: bool) {
                 self.kernels.keep_general(only);
+            }
+
+            fn about(&mut self, case: &Case) {
+                self.kernels.about(case);
             }
 
             fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
@@ -131,7 +136,22 @@ impl<M: Machine> Subject for Kernels<M> {
         self.options.paths = if only { Paths::General } else { Paths::Auto };
     }
 
+    fn about(&mut self, case: &Case) {
+        self.machine.about(case.to_string());
+    }
+
     fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
+        let _turn = M::turn();
+        let ran = self.layer(plan, inputs);
+        // What lies on a shared machine is in the next one's way.
+        self.machine.clear();
+        ran
+    }
+}
+
+impl<M: Machine> Kernels<M> {
+    /// The whole layer.
+    fn layer(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
         self.supports(plan)?;
         let sizes = Sizes::new(plan)?;
         let tokens_padded = axis("tokens_padded", plan.tokens_padded)?;

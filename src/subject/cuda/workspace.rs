@@ -104,6 +104,12 @@ pub(super) enum Slot {
 impl Slot {
     /// How many there are.
     pub(super) const COUNT: usize = 8;
+
+    /// Whether the kernels write every byte of the one of that number, and the host looks at it.
+    #[cfg(feature = "cuda")]
+    pub(super) const fn is_whole(n: usize) -> bool {
+        n == Slot::Done as usize || n == Slot::Out as usize
+    }
 }
 
 /// Where kernels see each buffer.
@@ -137,6 +143,12 @@ impl Workspace {
     /// Every buffer, in the order of [`Slot`].
     pub(super) fn all_mut(&mut self) -> &mut [Buffer; Slot::COUNT] {
         &mut self.buffers
+    }
+
+    /// Bytes of every buffer, guards included.
+    pub(super) fn bytes(&self) -> usize {
+        let words = self.buffers.iter().map(|buffer| buffer.words.len());
+        words.sum::<usize>() * WORD
     }
 
     /// Looks at every guard.

@@ -1,9 +1,12 @@
 //! Goal: the kernels hold the same claims on a device as on the CPU. Method: one list of checks, asked of
 //! `cuda-host` over a share of the cases and of `cuda` over all of them. Without a device the second half
 //! says why it is skipped; `.ci/emulated` builds a driver that runs it on the CPU, so that all of it is
-//! executed code. Under compute-sanitizer: `kernels/compute-sanitizer`.
+//! executed code. Under compute-sanitizer: `.ci/compute-sanitizer`.
 
 #![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
+
+mod refusals;
+mod tensor_core;
 
 use padproof::case::Case;
 use padproof::compare::same_bits;
@@ -12,12 +15,13 @@ use padproof::layout::pack_layer;
 use padproof::num::Dtype;
 use padproof::plan::{Fit, plan};
 use padproof::property::{ALL, Needs, Property, Tier, Trial, Verdict, find};
-use padproof::subject::{Cuda, CudaHost, KernelOptions, Paths, SkipReason, Subject, SubjectError};
+use padproof::subject::{
+    Cuda, CudaHost, HostOptions, KernelOptions, Paths, SkipReason, Subject, SubjectError,
+};
 use padproof::suite::{builtin, parse};
-use padproof::terms::{ActQuant, Activation};
+use padproof::terms::{ActQuant, Activation, WeightFormat};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Once;
 
 /// Cases of a suite that `cuda-host` is asked here: tests/kernels asks it all of them.
@@ -31,15 +35,29 @@ fn device() -> bool {
             padproof::subject::seek_nvrtc(Path::new(&folder));
         }
     });
-    match Cuda::facts() {
-        Ok(facts) => {
-            println!("device: {} ({})", facts.name, facts.arch);
+    match (Cuda::facts(), Cuda::compiler()) {
+        (Ok(facts), Ok(compiler)) => {
+            let (major, minor) = compiler.version;
+            println!(
+                "device: {} ({}), NVRTC {major}.{minor}",
+                facts.name, facts.arch
+            );
             true
         }
-        Err(why) => {
+        (Err(why), _) | (_, Err(why)) => {
             println!("skipped: {why}");
             false
         }
+    }
+}
+
+/// The kernels on the device; where a tool watches addresses (`.ci/compute-sanitizer`), with nothing around and
+/// nothing in what they may not read.
+fn cuda(options: KernelOptions) -> Cuda {
+    let subject = Cuda::with(options);
+    match std::env::var_os("PADPROOF_DEVICE_BARE") {
+        Some(_) => subject.bare(),
+        None => subject,
     }
 }
 
@@ -52,7 +70,7 @@ fn subjects() -> Vec<(Box<dyn Subject>, usize)> {
     if device() {
         let share = std::env::var("PADPROOF_DEVICE_SHARE").ok();
         let share = share.and_then(|n| n.parse().ok()).unwrap_or(1);
-        all.push((Box::new(Cuda::new()), share));
+        all.push((Box::new(cuda(KernelOptions::default())), share));
     }
     all
 }
@@ -146,7 +164,7 @@ fn same_everywhere(case: &Case) -> bool {
 fn the_device_agrees_with_the_same_source_on_the_cpu() {
     let identity = find("pad-identity").expect("it is listed");
     let mut lines: Vec<String> = Vec::new();
-    for w in padproof::terms::WeightFormat::ALL {
+    for w in WeightFormat::ALL {
         for (act, fill) in [("relu2", "wild"), ("relu2", "exact"), ("swiglu", "wild")] {
             lines.push(format!(
                 "t=7,e=4,h=160,i=100,act={act},route=given,w={w},pad=h64.i32,fill={fill}"
@@ -158,7 +176,7 @@ fn the_device_agrees_with_the_same_source_on_the_cpu() {
         ..KernelOptions::default()
     };
     let others: Vec<Box<dyn Subject>> = if device() {
-        vec![Box::new(Cuda::with(options))]
+        vec![Box::new(cuda(options))]
     } else {
         Vec::new()
     };
@@ -187,7 +205,7 @@ fn the_device_agrees_with_the_same_source_on_the_cpu() {
             }
             let packed =
                 pack_layer(&plan, &fill(&case).expect("it is filled")).expect("it is laid out");
-            let mut host = CudaHost::with(padproof::subject::HostOptions {
+            let mut host = CudaHost::with(HostOptions {
                 inputs: Some(Dtype::F32),
                 ..Default::default()
             });
@@ -211,7 +229,7 @@ fn options_move_no_bit_on_the_device() {
         .expect("a case line");
     let plan = plan(&case).expect("it is planned");
     let packed = pack_layer(&plan, &fill(&case).expect("it is filled")).expect("it is laid out");
-    let run = |options| Cuda::with(options).run(&plan, &packed).expect("it runs");
+    let run = |options| cuda(options).run(&plan, &packed).expect("it runs");
     let first = run(KernelOptions::default());
     for paths in [Paths::Auto, Paths::General] {
         for masked in [false, true] {
@@ -223,6 +241,8 @@ fn options_move_no_bit_on_the_device() {
             assert!(same_bits(&first, &again).agree, "{paths:?} {masked}");
         }
     }
+    let bare = Cuda::new().bare().run(&plan, &packed).expect("it runs");
+    assert!(same_bits(&first, &bare).agree);
     let (timed, seconds) = Cuda::new().time(&plan, &packed, 3).expect("it runs");
     assert!(same_bits(&first, &timed).agree);
     assert_eq!(seconds.len(), 3 * plan.ranks.len());
@@ -238,7 +258,7 @@ fn without_a_device_everything_is_skipped_with_a_reason() {
     let plan = plan(&case).expect("it is planned");
     let why = Cuda::new().supports(&plan).unwrap_err();
     assert!(
-        matches!(&why, SkipReason::NoDevice(why) if !why.is_empty()),
+        matches!(&why, SkipReason::NoDevice(_) | SkipReason::NoCompiler(_)),
         "{why}"
     );
     for property in ALL.iter().filter(|p| p.needs == Needs::Subject) {
@@ -251,71 +271,37 @@ fn without_a_device_everything_is_skipped_with_a_reason() {
     }
     let packed = pack_layer(&plan, &fill(&case).expect("it is filled")).expect("it is laid out");
     let error = Cuda::new().time(&plan, &packed, 1).unwrap_err();
-    assert!(error.to_string().starts_with("no device: "), "{error}");
+    assert!(error.to_string().starts_with("no "), "{error}");
+}
+
+#[test]
+fn mutants_without_a_device_end_with_a_sentence_and_as_nothing_ran() {
+    if device() {
+        return;
+    }
+    let (ended, text) = refusals::padproof(&["run", "--mutants", "-s", "cuda"], []);
+    let said = "nothing ran: subject cuda runs none of the cases: no ";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(ended, Some(4), "{text}");
 }
 
 #[test]
 fn what_the_compiler_refuses_is_an_error_that_names_the_source() {
     device();
-    let error = Cuda::compile("sm_12", Dtype::Bf16, Dtype::E4m3).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            SubjectError::Device {
-                kernel: "moe.cu",
-                ..
-            }
-        ),
-        "{error}"
-    );
-    let text = error.to_string();
-    assert!(text.contains("sm_12 -DPP_A=2 -DPP_W=3"), "{text}");
     let error = Cuda::compile("sm_80", Dtype::E5m2, Dtype::E4m3).unwrap_err();
-    assert!(error.to_string().contains("no kernel for e5m2"), "{error}");
-}
-
-/// What a call that fails becomes, asked of the command: it is a skip before a device is chosen, and then an
-/// error that names kernel and call.
-#[test]
-fn what_a_driver_refuses_names_the_call_and_the_kernel() {
-    if !device() || Cuda::facts().is_ok_and(|facts| facts.name != "emulated") {
-        println!("skipped: only the emulated driver fails when asked to");
+    assert_eq!(error.to_string(), "moe.cu: compile: no kernel for e5m2");
+    let error = Cuda::compile("sm_12", Dtype::Bf16, Dtype::E4m3).unwrap_err();
+    if matches!(error, SubjectError::Skipped(SkipReason::NoCompiler(_))) {
+        println!("skipped: {error}");
         return;
     }
-    for (call, code, sentence) in [
-        ("cuInit", 4, "no device: cuInit: CUDA_ERROR_NO_DEVICE"),
-        (
-            "cuDriverGetVersion",
-            4,
-            "no device: the driver knows CUDA 11.8; it must know 12.0",
-        ),
-        ("cuDeviceGetCount", 4, "no device: the driver shows none"),
-        (
-            "cuMemAllocAsync",
-            2,
-            "moe.cu: cuMemcpyHtoD: CUDA_ERROR_OUT_OF_MEMORY",
-        ),
-        (
-            "cuModuleLoadData",
-            2,
-            "moe.cu: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE",
-        ),
-        (
-            "cuLaunchKernel",
-            2,
-            "pp_align: cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED",
-        ),
-        ("cuStreamSynchronize", 2, "CUDA_ERROR_ILLEGAL_ADDRESS"),
-    ] {
-        let case = "i=100,w=bf16,pad=i64";
-        let ran = Command::new(env!("CARGO_BIN_EXE_padproof"))
-            .args(["check", "pad-identity", case, "-s", "cuda"])
-            .env("PP_EMULATED_FAIL", call)
-            .output()
-            .expect("it starts");
-        let text = [ran.stdout, ran.stderr].concat();
-        let text = String::from_utf8_lossy(&text);
-        assert!(text.contains(sentence), "{call}: {text}");
-        assert_eq!(ran.status.code(), Some(code), "{call}: {text}");
-    }
+    let text = error.to_string();
+    let start = "moe.cu: nvrtcCompileProgram: sm_12 -DPP_A=2 -DPP_W=3: error ";
+    assert!(text.starts_with(start), "{text}");
+    // The compiler's own words, not a number alone.
+    assert!(text.contains("gpu-architecture"), "{text}");
+    let code = Cuda::compile("sm_80", Dtype::Bf16, Dtype::E4m3).expect("it compiles");
+    assert_eq!(&code[..4], b"\x7fELF");
+    let holds = |name: &[u8]| code.windows(name.len()).any(|at| at == name);
+    assert!(holds(b"\0pp_gemm2_fast_2_3\0") && holds(b"\0pp_gemm1_general_2_3\0"));
 }
