@@ -33,7 +33,7 @@
 //!    its share.
 //! 7. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
 //!    all lengths below 2^29; 2^-20 of the bound covers the bound's own arithmetic.
-//! 7. Tensor cores do not round each addition. Of a group of 16 columns they multiply exactly, cut every addend
+//! 8. Tensor cores do not round each addition. Of a group of 16 columns they multiply exactly, cut every addend
 //!    to a multiple of 2^-F of the largest exponent, at most 2^-F of the largest addend, add exactly, and round
 //!    toward zero, 2 u; F = 24 and 8 products at a time on sm_80 to sm_89, F = 25 and all 16 from sm_90 on
 //!    (Fasi et al., PeerJ CS 7:e330; Xie et al., arXiv 2511.10909; Khattak and Mikaitis, arXiv 2512.07004).
@@ -73,7 +73,7 @@ pub(super) fn gamma_second(i: usize, k: usize, tp: u64) -> f64 {
     gamma(i as f64 + k as f64 + tp as f64 + EXTRA)
 }
 
-/// Roundings, in u, of a term of a first projection of `n` columns on a tensor core of sm_80 or later (step 7).
+/// Roundings, in u, of a term of a first projection of `n` columns on a tensor core of sm_80 or later (step 8).
 #[cfg(test)]
 fn tensor_core(n: usize) -> usize {
     let group = match n.min(16) {
