@@ -9,7 +9,7 @@ use crate::subject::error::{SkipReason, SubjectError};
 use std::sync::MutexGuard;
 
 /// What of a tensor kernels may read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 #[cfg_attr(
     not(feature = "cuda"),
     expect(dead_code, reason = "the CPU's kernels see the tensor itself")
