@@ -289,6 +289,7 @@ impl TensorAudit<'_> {
         audit.report(Difference {
             physical: Some(moved(physical, held)),
             logical: logical.map(|place| moved(place, whole)),
+            expert: Some(physical.0 + whole),
             byte: at.byte + held * expert_bytes,
             wanted: u64::from(wanted),
             actual: u64::from(actual),

@@ -5,7 +5,9 @@
 use super::AuditError;
 use super::check::count;
 use super::dirt;
-use super::files::{expert_bytes, experts_of, read, window};
+use super::files::{expert_bytes, experts_of, window};
+use super::moved;
+use super::sample::Sample;
 use super::types::Audit;
 use super::values;
 use super::variants::{Held, Padding, Variants};
@@ -13,14 +15,18 @@ use crate::checkpoint::{Dump, Layer};
 use crate::layout::map;
 use crate::mutant::{self, Mutant};
 use crate::plan::Plan;
-use crate::tensor::{Logical, Tensor};
+use crate::tensor::Logical;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bytes of the experts that a diagnosis looks at, logical and of all ranks; a few times as many are held.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// Above this, one expert is not packed again and again.
-const EXPERT_BYTES_MAX: u64 = 1 << 30;
+/// Above this, what is looked at of one expert is not packed again and again.
+const EXPERT_BYTES_MAX: u64 = 48 << 20;
+/// Experts of which parts are looked at: each is read whole.
+const SAMPLED_EXPERTS: usize = 2;
+/// Experts that are looked at one by one, or listed.
+const LISTED: usize = 4;
 /// Above this neither: every mutant packs every rank.
 const RANKS_MAX: usize = 1 << 10;
 
@@ -56,6 +62,10 @@ pub struct Diagnosis {
     pub tensors: Vec<&'static str>,
     /// The ranks that show it, where those of others are right; else none.
     pub ranks: Vec<usize>,
+    /// What else there is to say: whose share it is, by how much, in which experts alone; else empty.
+    pub detail: String,
+    /// Which part of the experts was looked at, where they are too large to be looked at whole; else empty.
+    pub sample: String,
 }
 
 impl Diagnosis {
@@ -69,8 +79,19 @@ impl Diagnosis {
             experts: None,
             tensors: Vec::new(),
             ranks: Vec::new(),
+            detail: String::new(),
+            sample: String::new(),
         }
     }
+}
+
+/// Whether so little memory names no fault of these experts.
+///
+/// # Errors
+/// When the plan describes no layout.
+pub fn too_large(plan: &Plan) -> Result<bool, AuditError> {
+    let part = Sample::of(plan)?.plan(plan);
+    Ok(expert_bytes(&part)? > EXPERT_BYTES_MAX || plan.ranks.len() > RANKS_MAX)
 }
 
 /// Every mutant that makes the elements of the dump; else what their values, counts, sizes or places
@@ -89,10 +110,16 @@ pub fn diagnose(
         found = by_elements(plan, layer, dump, audit)?;
         if found.is_empty() {
             found.extend(dirt::by_size(plan, dump, audit)?);
-            found.extend(dirt::by_place(audit, false));
+            found.extend(dirt::by_place(audit, false).map(|one| alone(one, plan, audit)));
         }
     }
     found.extend(dirt::minus_zero(audit));
+    let sample = Sample::of(plan)?.told();
+    for one in &mut found {
+        if !matches!(one.by, Evidence::Places | Evidence::Sizes) {
+            one.sample.clone_from(&sample);
+        }
+    }
     Ok(found)
 }
 
@@ -102,58 +129,148 @@ fn by_elements(
     dump: &Dump<'_>,
     audit: &Audit,
 ) -> Result<Vec<Diagnosis>, AuditError> {
-    let bytes = expert_bytes(plan)?.max(1);
-    if bytes > EXPERT_BYTES_MAX || plan.ranks.len() > RANKS_MAX {
+    if too_large(plan)? {
         return Ok(Vec::new());
     }
-    let experts = experts(plan, audit, bytes)?;
-    let Some(held) = held(plan, dump, &experts)? else {
+    let experts = experts(plan, audit)?;
+    let Some(look) = Look::of(plan, layer, dump, experts.clone())? else {
         return Ok(Vec::new());
     };
-    let part = window(plan, &experts)?;
-    let mut logical = layer.read(experts.clone())?;
-    logical.x = Tensor::zeroed("x", &[0, logical.w13.shape()[2]], 32);
-    let Some(right) = Variants::of(&part, &logical) else {
-        return Ok(Vec::new());
-    };
-    let look = Look {
-        plan: &part,
-        logical: &logical,
-        right: &right,
-        held: &held,
-        experts,
-    };
-    for padding in [Padding::Inert, Padding::Any] {
-        let right = look.right(padding);
-        if !right.contains(&false) {
-            // These experts' elements are as they should be: what is wrong is a tensor that is not
-            // there, lies in other experts, or is dirt, and a mutant that changes none would fit by chance.
-            return Ok(match padding {
-                Padding::Inert => Vec::new(),
-                Padding::Any => look.mutants(&look.right(Padding::Inert), Padding::Inert),
-            });
+    if let Some(mut found) = look.known(audit) {
+        if experts.clone().all(|e| audit.experts.contains(&e)) {
+            found = found.into_iter().map(|f| alone(f, plan, audit)).collect();
         }
-        let mut found = look.mutants(&right, padding);
-        if !found.is_empty() {
-            if padding == Padding::Any {
-                found.extend(dirt::by_place(audit, true));
-            }
-            return Ok(found);
-        }
+        return Ok(found);
+    }
+    let found = by_expert(plan, layer, dump, audit)?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let found = moved::exchanged((plan, layer, dump), &look)?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let found = moved::shifted(&look);
+    if !found.is_empty() {
+        return Ok(found);
     }
     Ok(values::named(&look))
 }
 
+/// The experts that differ, where they are some of those that were audited.
+fn some_experts(plan: &Plan, audit: &Audit) -> bool {
+    let all = usize::try_from(plan.dims.e).unwrap_or(usize::MAX);
+    !audit.experts.is_empty() && audit.experts.len() < all
+}
+
+/// A diagnosis that says in which experts alone it holds.
+fn alone(found: Diagnosis, plan: &Plan, audit: &Audit) -> Diagnosis {
+    if !some_experts(plan, audit) || !found.detail.is_empty() {
+        return found;
+    }
+    let listed: Vec<String> = audit.experts.iter().map(usize::to_string).collect();
+    let detail = match listed.as_slice() {
+        [one] => format!("in expert {one} alone"),
+        [few @ .., last] if few.len() < LISTED => {
+            format!("in experts {} and {last} alone", few.join(", "))
+        }
+        many => format!(
+            "in {} experts of {} alone, {} the first",
+            many.len(),
+            plan.dims.e,
+            many[0]
+        ),
+    };
+    Diagnosis { detail, ..found }
+}
+
+/// A fault of some experts, each looked at by itself: what explains all of them.
+fn by_expert(
+    plan: &Plan,
+    layer: &Layer<'_>,
+    dump: &Dump<'_>,
+    audit: &Audit,
+) -> Result<Vec<Diagnosis>, AuditError> {
+    if !some_experts(plan, audit) {
+        return Ok(Vec::new());
+    }
+    let mut common: Option<Vec<Diagnosis>> = None;
+    for &e in audit.experts.iter().take(LISTED) {
+        let Some(look) = Look::of(plan, layer, dump, e..e + 1)? else {
+            return Ok(Vec::new());
+        };
+        let mut found = look.known(audit).unwrap_or_default();
+        if found.is_empty() {
+            found = values::named(&look);
+        }
+        common = Some(match common {
+            None => found,
+            Some(mut common) => {
+                common.retain(|one| found.iter().any(|f| f.name == one.name));
+                common
+            }
+        });
+    }
+    let common = common.unwrap_or_default().into_iter();
+    Ok(common.map(|one| alone(one, plan, audit)).collect())
+}
+
 /// Some experts of a dump beside what they were made of.
 pub(super) struct Look<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) logical: &'a Logical,
-    pub(super) right: &'a Variants,
-    pub(super) held: &'a [Held<'a>],
+    pub(super) plan: Plan,
+    pub(super) logical: Logical,
+    pub(super) right: Variants,
+    pub(super) held: Vec<Held<'a>>,
     pub(super) experts: Range<usize>,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    /// None where a tensor's size is not that of so many experts, or the plan packs none.
+    pub(super) fn of(
+        plan: &Plan,
+        layer: &Layer<'_>,
+        dump: &'a Dump<'_>,
+        experts: Range<usize>,
+    ) -> Result<Option<Look<'a>>, AuditError> {
+        let sample = Sample::of(plan)?;
+        let Some(held) = held((plan, &sample), dump, &experts)? else {
+            return Ok(None);
+        };
+        let part = window(&sample.plan(plan), &experts)?;
+        let logical = sample.logical(plan, layer, experts.clone())?;
+        let right = Variants::of(&part, &logical);
+        Ok(right.map(|right| Look {
+            plan: part,
+            logical,
+            right,
+            held,
+            experts,
+        }))
+    }
+
+    /// The mutants that make these experts; none where no mutant does, and an empty list where their
+    /// elements are as they should be: what is wrong is a tensor that is not there, lies in other
+    /// experts, or is dirt, and a mutant that changes none would fit by chance.
+    fn known(&self, audit: &Audit) -> Option<Vec<Diagnosis>> {
+        for padding in [Padding::Inert, Padding::Any] {
+            let right = self.right(padding);
+            if !right.contains(&false) {
+                return Some(match padding {
+                    Padding::Inert => Vec::new(),
+                    Padding::Any => self.mutants(&self.right(Padding::Inert), Padding::Inert),
+                });
+            }
+            let mut found = self.mutants(&right, padding);
+            if !found.is_empty() {
+                if padding == Padding::Any {
+                    found.extend(dirt::by_place(audit, true));
+                }
+                return Some(found);
+            }
+        }
+        None
+    }
+
     /// Which tensors are as the plan says.
     pub(super) fn right(&self, padding: Padding) -> Vec<bool> {
         let same = |held| self.right.same(held, padding);
@@ -186,7 +303,7 @@ impl Look<'_> {
         let (mut whole, mut partial) = (Vec::new(), Vec::new());
         let open = self.held.iter().zip(right).filter(|(_, right)| !**right);
         let open: Vec<&Held<'_>> = open.map(|(held, _)| held).collect();
-        let layer = (self.plan, self.logical);
+        let layer = (&self.plan, &self.logical);
         for mutant in mutant::ALL {
             let Some(wrong) = self.right.wrong(mutant, layer, &open, padding) else {
                 continue;
@@ -216,26 +333,27 @@ impl Look<'_> {
 }
 
 /// The experts to look at: from the first, or from the first that differs where that is farther off.
-fn experts(plan: &Plan, audit: &Audit, expert_bytes: u64) -> Result<Range<usize>, AuditError> {
+fn experts(plan: &Plan, audit: &Audit) -> Result<Range<usize>, AuditError> {
     let all = usize::try_from(plan.dims.e).unwrap_or(usize::MAX);
-    let room = usize::try_from(WINDOW_BYTES / expert_bytes).unwrap_or(usize::MAX);
-    let n = room.clamp(1, all.max(1));
-    let mut first = 0;
-    if let Some(difference) = audit.first.first()
-        && let (Some(rank), Some((e, _, _))) = (difference.rank, difference.physical)
-    {
-        let e = experts_of(plan, rank)?.start + e;
-        first = if e < n { 0 } else { e };
+    let part = Sample::of(plan)?.plan(plan);
+    let room = WINDOW_BYTES / expert_bytes(&part)?.max(1);
+    let mut room = usize::try_from(room).unwrap_or(usize::MAX);
+    if part.dims.h < plan.dims.h {
+        room = room.min(SAMPLED_EXPERTS);
     }
+    let n = room.clamp(1, all.max(1));
+    let differs = audit.experts.first().copied().unwrap_or(0);
+    let first = if differs < n { 0 } else { differs };
     Ok(first..first.saturating_add(n).min(all))
 }
 
 /// The dump's bytes of some experts; none where a tensor's size is not that of so many experts.
 fn held<'a>(
-    plan: &Plan,
+    (plan, sample): (&Plan, &Sample),
     dump: &'a Dump<'_>,
     experts: &Range<usize>,
 ) -> Result<Option<Vec<Held<'a>>>, AuditError> {
+    let part = sample.plan(plan);
     let mut all = Vec::new();
     for stored in &dump.tensors {
         let held = experts_of(plan, stored.rank)?;
@@ -244,17 +362,17 @@ fn held<'a>(
             // The plan has no such tensor: no mutant makes one.
             return Ok(None);
         };
-        let start = held.start.max(experts.start);
+        let start = held.start.max(experts.start).min(held.end);
         let end = held.end.min(experts.end).max(start);
         let bytes = dump.bytes(stored, one.dtype)?;
         if held.is_empty() || !bytes.is_multiple_of(count(held.len())) {
             return Ok(None);
         }
         let local = start - held.start..end - held.start;
-        let Ok(bytes) = read(dump, stored, &one, local, held.len()) else {
+        let Some(bytes) = sample.held(plan, dump, stored, local)? else {
             return Ok(None);
         };
-        let map = map(&window(plan, experts)?, stored.role, stored.rank)?;
+        let map = map(&window(&part, experts)?, stored.role, stored.rank)?;
         all.push(Held { stored, map, bytes });
     }
     Ok(Some(all))

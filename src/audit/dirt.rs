@@ -115,5 +115,7 @@ pub(super) fn minus_zero(audit: &Audit) -> Option<Diagnosis> {
         experts: None,
         tensors: Vec::new(),
         ranks: Vec::new(),
+        detail: String::new(),
+        sample: String::new(),
     })
 }

@@ -4,9 +4,8 @@ use super::AuditError;
 use super::check::{TensorAudit, count, expect_size};
 use super::types::{Audit, Difference, Fault};
 use crate::checkpoint::{Dump, Layer, LayerShape, Stored};
-use crate::layout::{Map, logical_of, map, pad_code, roles};
+use crate::layout::{Map, map, pad_code, roles};
 use crate::plan::{Plan, Role};
-use crate::tensor::Tensor;
 use crate::terms::{Bias, LayerKind};
 use std::ops::Range;
 
@@ -79,33 +78,34 @@ pub fn audit_files_told(
     let whole = jobs.iter().map(bytes).fold(0, u64::saturating_add);
     let last = jobs.iter().map(|job| job.experts.end).max().unwrap_or(0);
     for e in 0..last {
-        if !jobs.iter().any(|job| job.experts.contains(&e)) {
-            continue;
-        }
-        let mut logical = layer.read_packed(e..e + 1)?;
-        logical.x = Tensor::zeroed("x", &[0, 0], 32);
-        for job in jobs.iter().filter(|job| job.experts.contains(&e)) {
-            let role = job.stored.role;
-            let source =
-                logical_of(&logical, role).ok_or(crate::layout::LayoutError::NoTensor {
-                    tensor: role.name(),
-                })?;
-            let packed = if source.bits() == 4 { 2 } else { 1 };
-            let len = source.bytes().len() * packed;
-            expect_size(role.name(), job.map.logical_bytes(), len)?;
-            let local = e - job.experts.start;
-            let all = job.experts.len();
-            let bytes = read(dump, job.stored, &job.map, local..local + 1, all)?;
-            let tensor_audit = TensorAudit {
-                map: &job.map,
-                rank: job.stored.rank,
-                pad_code: pad_code(plan, role),
-                bytes: &bytes,
-                source: Some(source),
-                first: (local, e),
-            };
-            tensor_audit.run(&mut audit);
-            progress(count(bytes.len()), whole);
+        for role in roles(plan) {
+            let of_expert = |job: &&Job<'_>| job.stored.role == role && job.experts.contains(&e);
+            if !jobs.iter().any(|job| of_expert(&job)) {
+                continue;
+            }
+            // One role at a time: no more than one expert's largest is held, and one rank's.
+            let source = layer.role(role, e..e + 1, true)?;
+            let source = source.ok_or(crate::layout::LayoutError::NoTensor {
+                tensor: role.name(),
+            })?;
+            for job in jobs.iter().filter(of_expert) {
+                let packed = if source.bits() == 4 { 2 } else { 1 };
+                let len = source.bytes().len() * packed;
+                expect_size(role.name(), job.map.logical_bytes(), len)?;
+                let local = e - job.experts.start;
+                let all = job.experts.len();
+                let bytes = read(dump, job.stored, &job.map, local..local + 1, all)?;
+                let tensor_audit = TensorAudit {
+                    map: &job.map,
+                    rank: job.stored.rank,
+                    pad_code: pad_code(plan, role),
+                    bytes: &bytes,
+                    source: Some(&source),
+                    first: (local, e),
+                };
+                tensor_audit.run(&mut audit);
+                progress(count(bytes.len()), whole);
+            }
         }
     }
     Ok(audit)

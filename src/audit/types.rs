@@ -4,6 +4,7 @@
 
 use super::Diagnosis;
 use crate::layout::Place3;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Differences an audit keeps; the rest are only counted (style: first ten).
@@ -97,6 +98,8 @@ pub struct Difference {
     pub physical: Option<Place3>,
     /// (expert, row, column) in the logical tensor, for elements.
     pub logical: Option<Place3>,
+    /// The layer's expert, where one is meant.
+    pub expert: Option<usize>,
     /// First byte of the element.
     pub byte: usize,
     /// The code wanted (for [`Fault::Size`]: bytes; for inert padding: what the plan writes).
@@ -114,6 +117,7 @@ impl Difference {
             fault,
             physical: None,
             logical: None,
+            expert: None,
             byte: 0,
             wanted: 0,
             actual: 0,
@@ -170,6 +174,10 @@ pub struct Audit {
     pub regions: Vec<Region>,
     /// The first ten.
     pub first: Vec<Difference>,
+    /// The layer's experts in which something differs.
+    pub experts: BTreeSet<usize>,
+    /// That of the last difference: a set is slow where everything differs.
+    pub(super) last: Option<usize>,
 }
 
 impl Audit {
@@ -180,6 +188,10 @@ impl Audit {
 
     pub(super) fn report(&mut self, difference: Difference) {
         self.differing += 1;
+        if difference.expert != self.last {
+            self.last = difference.expert;
+            self.experts.extend(difference.expert);
+        }
         let (tensor, fault) = (difference.tensor, difference.fault);
         let mut regions = self.regions.iter_mut();
         match regions.find(|r| (r.tensor, r.fault) == (tensor, fault)) {

@@ -25,6 +25,8 @@ pub(super) fn named(look: &Look<'_>) -> Vec<Diagnosis> {
         experts: Some(look.experts.clone()),
         tensors: Vec::new(),
         ranks: look.ranks(&look.right(Padding::Inert)),
+        detail: String::new(),
+        sample: String::new(),
     };
     if let Some(tensors) = requantised(look) {
         return vec![Diagnosis {
@@ -112,11 +114,11 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn of(look: &Look<'a>, weight: &'a Held<'a>, scales: &'a Held<'a>) -> Option<Values<'a>> {
-        let logical: &Logical = look.logical;
+    fn of(look: &'a Look<'a>, weight: &'a Held<'a>, scales: &'a Held<'a>) -> Option<Values<'a>> {
+        let logical: &Logical = &look.logical;
         let fits = |held: &Held<'_>| held.bytes.len() == held.map.bytes();
         (fits(weight) && fits(scales)).then_some(Values {
-            plan: look.plan,
+            plan: &look.plan,
             weight,
             scales,
             before: logical_of(logical, weight.stored.role)?,

@@ -89,6 +89,16 @@ impl Variants {
         }
     }
 
+    /// The same layer with tensors packed anew as another plan says, where it can say them.
+    pub(super) fn repacked(&self, plan: &Plan, logical: &Logical) -> Variants {
+        let (mut all, roles) = (self.clone(), roles(plan).collect::<Vec<Role>>());
+        for packed in &mut all.0 {
+            repack(plan, &roles, logical, packed);
+        }
+        all.mark(plan, &roles);
+        all
+    }
+
     /// Writes other codes into the padding of the second and the third.
     fn mark(&mut self, plan: &Plan, roles: &[Role]) {
         let [_, logical, storage] = &mut self.0;
@@ -108,8 +118,13 @@ impl Variants {
 
     /// Whether a tensor of the dump is this one, its padding aside.
     pub(super) fn same(&self, held: &Held<'_>, padding: Padding) -> bool {
+        self.same_of(held.stored.rank, held, padding)
+    }
+
+    /// Whether a tensor of the dump is that of some rank, its padding aside.
+    pub(super) fn same_of(&self, rank: usize, held: &Held<'_>, padding: Padding) -> bool {
         let of = |n: usize| -> Option<&[u8]> {
-            let rank = self.0[n].ranks.get(held.stored.rank)?;
+            let rank = self.0[n].ranks.get(rank)?;
             Some(rank.get(held.stored.role)?.bytes())
         };
         let (Some(planned), Some(logical), Some(storage)) = (of(0), of(1), of(2)) else {
@@ -125,21 +140,24 @@ impl Variants {
         let rule = Inert::of(&held.map);
         let free = grid.storage.pad_code().is_none();
         let codes = held.bytes.len() * 8 / grid.bits;
-        (0..codes).all(|n| {
+        let mut elements = 0_u64;
+        let fits = (0..codes).all(|n| {
             let at = grid.address(n);
             let read = |bytes: &[u8]| grid.read(bytes, at);
             let (wanted, actual) = (read(planned), read(&held.bytes));
+            let stored = read(storage) != wanted;
+            let element = !stored && read(logical) == wanted;
+            elements += u64::from(element);
             if wanted == actual {
                 return true;
             }
-            let stored = read(storage) != wanted;
-            if !stored && read(logical) == wanted {
-                return false;
-            }
-            padding == Padding::Any
-                || stored && free
-                || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN)
-        })
+            !element
+                && (padding == Padding::Any
+                    || stored && free
+                    || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN))
+        });
+        // Where anything may stand in padding, padding alone explains nothing.
+        fits && (elements > 0 || padding == Padding::Inert)
     }
 
     /// The codes of a tensor as planned and as held, each in order of size; none where its size is

@@ -3,7 +3,7 @@
 use super::convert::{codes_in, widened, widened_len};
 use super::error::{CheckpointError, file_error, shown, tensor_error};
 use super::file::count;
-use super::find::{Kind, layer_of};
+use super::find::{Kind, changes_meaning, layer_of};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -14,19 +14,31 @@ use std::ops::Range;
 /// What a role's tensor is called: our word first, then the engines' parameters.
 fn names(role: Role) -> &'static [&'static str] {
     match role {
-        Role::W13 => &["w13", "w13_weight", "w13_weight_packed"],
-        Role::W2 => &["w2", "w2_weight", "w2_weight_packed"],
+        Role::W13 => &[
+            "w13",
+            "w13_weight",
+            "w13_weight_packed",
+            "gemm1_weights_fp4_shuffled",
+        ],
+        Role::W2 => &[
+            "w2",
+            "w2_weight",
+            "w2_weight_packed",
+            "gemm2_weights_fp4_shuffled",
+        ],
         Role::W13Scale => &[
             "w13_scale",
             "w13_weight_scale",
             "w13_weight_scale_inv",
             "w13_blockscale_swizzled",
+            "gemm1_scales_fp4_shuffled",
         ],
         Role::W2Scale => &[
             "w2_scale",
             "w2_weight_scale",
             "w2_weight_scale_inv",
             "w2_blockscale_swizzled",
+            "gemm2_scales_fp4_shuffled",
         ],
         Role::W13Global => &["w13_scale_2", "w13_weight_scale_2"],
         Role::W2Global => &["w2_scale_2", "w2_weight_scale_2"],
@@ -125,7 +137,7 @@ impl<'a> Dump<'a> {
             all.find(|&r| names(r).contains(&last))
         };
         let none = "no tensor is called w13, w13_weight, w2 or the like";
-        Dump::find_by(checkpoint, (layer, whose, ranks), role, none)
+        Dump::find_by(checkpoint, (layer, whose, ranks), (role, false), none)
     }
 
     /// The same of a layer's shared experts.
@@ -139,13 +151,13 @@ impl<'a> Dump<'a> {
         ranks: usize,
     ) -> Result<Dump<'a>, CheckpointError> {
         let none = "no tensor is called shared_experts.gate_up_proj.weight or the like";
-        Dump::find_by(checkpoint, (layer, whose, ranks), shared_role, none)
+        Dump::find_by(checkpoint, (layer, whose, ranks), (shared_role, true), none)
     }
 
     fn find_by(
         checkpoint: &'a Checkpoint,
         (layer, whose, ranks): (Option<u64>, Option<Whose>, usize),
-        role_of: impl Fn(&str) -> Option<Role>,
+        (role_of, shared): (impl Fn(&str) -> Option<Role>, bool),
         none: &str,
     ) -> Result<Dump<'a>, CheckpointError> {
         let (only, unnamed) = match whose {
@@ -161,11 +173,21 @@ impl<'a> Dump<'a> {
             if name.starts_with("before.") {
                 continue;
             }
+            let (of_layer, named) = (layer_of(name), rank_of(name));
             let Some(role) = role_of(name) else {
+                // Engines keep an empty one where nothing is permuted.
+                if changes_meaning(name)
+                    && is_shared(name) == shared
+                    && layer.zip(of_layer).is_none_or(|(wanted, is)| wanted == is)
+                    && only.zip(named).is_none_or(|(wanted, is)| wanted == is)
+                    && checkpoint.entry(name)?.1.bytes > 0
+                {
+                    let why = "zero points and permuted groups are not audited";
+                    return Err(tensor_error(checkpoint.place(), name, why));
+                }
                 unread.push(name.to_owned());
                 continue;
             };
-            let (of_layer, named) = (layer_of(name), rank_of(name));
             let elsewhere = match (layer.zip(of_layer), only.zip(named)) {
                 (Some((wanted, is)), _) if wanted != is => Some(("layer", wanted, is)),
                 (_, Some((wanted, is))) if wanted != is => Some(("rank", count(wanted), count(is))),

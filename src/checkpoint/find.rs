@@ -148,6 +148,24 @@ pub fn layer_of(name: &str) -> Option<u64> {
     None
 }
 
+/// Whether a tensor of that name changes what the codes beside it stand for: zero points, and indices
+/// of permuted groups, under the names of AWQ, GPTQ, compressed-tensors and engines.
+pub fn changes_meaning(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let words = [
+        "zero_point",
+        "zero_points",
+        "qzeros",
+        "zeros",
+        "zp",
+        "g_idx",
+    ];
+    words.iter().any(|word| {
+        let stem = last.strip_suffix(word);
+        stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('_'))
+    })
+}
+
 /// Layers of drafts have numbers of their own.
 fn is_draft(prefix: &str) -> bool {
     prefix.split('.').any(|part| part.starts_with("mtp"))

@@ -3,7 +3,7 @@
 use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal};
 use super::error::{CheckpointError, shown, tensor_error};
 use super::file::{Entry, count};
-use super::find::{Family, Kind, family, shared_family};
+use super::find::{Family, Kind, changes_meaning, family, shared_family};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -164,18 +164,6 @@ impl<'a> Layer<'a> {
     /// # Errors
     /// When a tensor is missing or of another type or shape, or cannot be read.
     pub fn read(&self, experts: Range<usize>) -> Result<Logical, CheckpointError> {
-        self.read_as(experts, false)
-    }
-
-    /// The same with weights of four bits as they are stored, two in a byte, low nibble first.
-    ///
-    /// # Errors
-    /// As [`Layer::read`].
-    pub fn read_packed(&self, experts: Range<usize>) -> Result<Logical, CheckpointError> {
-        self.read_as(experts, true)
-    }
-
-    fn read_as(&self, experts: Range<usize>, packed: bool) -> Result<Logical, CheckpointError> {
         let mut logical = Logical {
             x: Tensor::zeroed("x", &[0, 0], 32),
             router: RouterInput::Given {
@@ -194,7 +182,7 @@ impl<'a> Layer<'a> {
             h_scale: 1.0,
         };
         for part in &self.parts {
-            let tensor = self.tensor(part, experts.clone(), packed)?;
+            let tensor = self.tensor(part, experts.clone(), false)?;
             match part.role {
                 Role::W13 => logical.w13 = tensor,
                 Role::W2 => logical.w2 = tensor,
@@ -207,6 +195,22 @@ impl<'a> Layer<'a> {
             }
         }
         Ok(logical)
+    }
+
+    /// One of them, if the layer has it: a whole expert is more than some memory holds. `packed` keeps
+    /// weights of four bits as they are stored, two in a byte, low nibble first.
+    ///
+    /// # Errors
+    /// As [`Layer::read`].
+    pub fn role(
+        &self,
+        role: Role,
+        experts: Range<usize>,
+        packed: bool,
+    ) -> Result<Option<Tensor>, CheckpointError> {
+        let part = self.parts.iter().find(|part| part.role == role);
+        part.map(|part| self.tensor(part, experts, packed))
+            .transpose()
     }
 
     fn tensor(
@@ -380,7 +384,11 @@ impl<'a> Layer<'a> {
         {
             return Err(CheckpointError::NoLayer {
                 place: self.checkpoint.place().to_owned(),
-                why: format!("a scale block of {n} rows would hold rows of gate and of up"),
+                why: format!(
+                    "`{}`: a scale block of {n} rows would hold rows of gate and of up, of {} each",
+                    shown(&self.family.prefix),
+                    shape.intermediate
+                ),
             });
         }
         let mut pieces = Vec::new();
@@ -447,7 +455,7 @@ impl<'a> Layer<'a> {
             let expert = rest.split('.').next().and_then(|n| n.parse::<usize>().ok());
             let why = if expert.is_some_and(|e| e >= self.shape.experts) {
                 format!("the model has {} experts", self.shape.experts)
-            } else if rest.ends_with("zero_point") || rest.ends_with("g_idx") {
+            } else if changes_meaning(rest) {
                 "zero points and permuted groups are not read".to_owned()
             } else {
                 continue;

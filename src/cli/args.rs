@@ -152,7 +152,7 @@ pub(super) struct AuditArgs {
     /// The rule that padded them (see `padproof list rules`)
     #[arg(long, value_name = "ID", required_unless_present = "layout")]
     pub(super) rule: Option<String>,
-    /// A scheme in place of a rule, in the words of a case line: pad=i128,order=up-gate
+    /// A scheme in place of a rule, in the words of a case line (pad=i128,order=up-gate), or a file of them
     #[arg(long, value_name = "SCHEME", conflicts_with = "rule")]
     pub(super) layout: Option<String>,
     /// The rule as on this architecture: sm90, gfx950, cpu …, or a family: cuda, rocm

@@ -7,20 +7,24 @@ use super::bytes::Bytes;
 use super::environment::{Environment, rule_switches};
 use super::error::CliError;
 use super::select;
-use crate::audit::{Audited, audit_files_told, diagnose, layer_shape};
+use crate::audit::{Audited, audit_files_told, diagnose, layer_shape, too_large};
 use crate::case::{Case, Scheme};
-use crate::checkpoint::{Checkpoint, Dump, Layer, Whose};
+use crate::checkpoint::{Checkpoint, Dump, Layer, LayerShape, Whose};
 use crate::model::Model;
 use crate::pad::Step;
-use crate::plan::{Fit, Parallel, Plan, layers, plan_layer, spelled_rule};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, layers, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
 use crate::rule::{Rules, Unread};
 use crate::run::{ExitCode, on_arch};
-use crate::terms::LayerKind;
-use std::io::Write;
+use crate::terms::{Bias, LayerKind};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
 
 /// Names of tensors that a note lists.
 const LISTED: usize = 3;
+/// Bytes of a file with a layout that are read.
+const LAYOUT_MAX: u64 = 1 << 16;
 
 pub(super) fn audit(
     args: &AuditArgs,
@@ -35,7 +39,6 @@ pub(super) fn audit(
         ep: if args.shared { 1 } else { args.ep },
     };
     let model = model(args, environment)?;
-    let plan = plan(args, &model, parallel)?;
     let asked = args
         .rank
         .map(|rank| u64::try_from(rank).unwrap_or(u64::MAX));
@@ -60,6 +63,8 @@ pub(super) fn audit(
     };
     let before = Checkpoint::open(&args.before)?;
     let interleaved = model.interleaved && !args.shared;
+    let part = part(args, &model, (&before, wanted))?;
+    let plan = plan(args, (&model, part), parallel)?;
     let layer = Layer::find(&before, layer_shape(&plan, interleaved)?, wanted)?;
     let find = match args.shared {
         true => Dump::find_shared,
@@ -80,6 +85,10 @@ pub(super) fn audit(
     let found = found?;
     let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
     let mut notes: Vec<String> = unread(&plan).into_iter().collect();
+    if !found.clean() && too_large(&plan)? {
+        let why = "experts too large to be named a fault of: a name is looked for in so many bytes of one as 48 MiB hold with every channel";
+        notes.push(why.to_owned());
+    }
     for (place, names) in [
         (before.place(), layer.unread()),
         (
@@ -126,24 +135,68 @@ fn model(args: &AuditArgs, environment: &Environment) -> Result<Model, CliError>
     select::model(&given, environment)
 }
 
-/// The plan of the routed experts, or of the shared ones; one that does not run has no bytes to audit.
-fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, CliError> {
+/// The routed experts, or the shared ones: of several formats that layers store them in, the one that
+/// this layer's tensors are of.
+fn part(
+    args: &AuditArgs,
+    model: &Model,
+    (before, wanted): (&Checkpoint, Option<u64>),
+) -> Result<LayerSpec, CliError> {
     let kind = match args.shared {
         true => LayerKind::Shared,
         false => LayerKind::Routed,
     };
-    let mut parts = layers(model, 1).into_iter();
-    let routed = parts.find(|part| part.kind == kind).ok_or_else(|| {
+    let mut parts = layers(model, 1);
+    parts.retain(|part| part.kind == kind);
+    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let is = |part: &&LayerSpec| {
+        let shape = LayerShape {
+            experts: size(part.experts),
+            hidden: size(part.hidden),
+            intermediate: size(part.intermediate),
+            gated: model.gated(),
+            interleaved: model.interleaved && !args.shared,
+            weight: part.weight,
+            bias: part.bias == Bias::Both,
+            shared: args.shared,
+        };
+        let found = Layer::find(before, shape, wanted);
+        found.is_ok_and(|layer| layer.check().is_ok())
+    };
+    // What no format fits is told of the first.
+    let found = match parts.len() {
+        0 | 1 => None,
+        _ => parts.iter().find(is),
+    };
+    let found = found.or(parts.first()).cloned();
+    let found = found.ok_or_else(|| {
         let name = &model.name;
         CliError::Usage(format!(
             "the config of {name} says nothing of shared experts"
         ))
     })?;
+    match found.zero_points {
+        None => Ok(found),
+        Some(_) => Err(CliError::Usage(format!(
+            "the config of {} says that its {} weights have zero points, which are not audited",
+            model.name, found.weight
+        ))),
+    }
+}
+
+/// The plan of a part; one that does not run has no bytes to audit.
+fn plan(
+    args: &AuditArgs,
+    (model, routed): (&Model, LayerSpec),
+    parallel: Parallel,
+) -> Result<Plan, CliError> {
+    let kind = routed.kind;
     let loaded = super::select::rules(args.rules.as_deref())?;
     let rules: &Rules = &loaded;
     let spelled;
     let rule = match (&args.rule, &args.layout) {
-        (_, Some(scheme)) => {
+        (_, Some(given)) => {
+            let scheme = &layout(given)?;
             let case: Case = format!("w={},{scheme}", routed.weight).parse()?;
             let bare: Case = format!("w={}", routed.weight).parse()?;
             let rest = Case {
@@ -190,6 +243,26 @@ fn plan(args: &AuditArgs, model: &Model, parallel: Parallel) -> Result<Plan, Cli
         )));
     }
     Ok(plan)
+}
+
+/// The words of a layout: those given, or those of a file, a few a line.
+fn layout(given: &str) -> Result<String, CliError> {
+    let path = Path::new(given);
+    if !path.is_file() {
+        return Ok(given.to_owned());
+    }
+    let wrong = |source| CliError::File {
+        file: given.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let opened = File::open(path).map_err(wrong)?;
+    let mut taken = opened.take(LAYOUT_MAX);
+    taken.read_to_string(&mut text).map_err(wrong)?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
+    let words = lines.flat_map(|line| line.split(',')).map(str::trim);
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    Ok(words.join(","))
 }
 
 /// A number that an option and the string map say alike, if either says one.

@@ -86,9 +86,19 @@ pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
 /// When the text is no config of a MoE model.
 pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
     quantisation_key(json, file, |entry| {
+        let mut keys: Vec<Vec<&str>> = Vec::new();
         let key = "weight_block_size";
-        let there = entry.get(key).is_some_and(Value::is_array);
-        there.then(|| vec![key.to_owned()])
+        if entry.get(key).is_some_and(Value::is_array) {
+            keys.push(vec![key]);
+        }
+        let groups = entry.get("config_groups").and_then(Value::as_object);
+        for (name, group) in groups.into_iter().flatten() {
+            let size = group.pointer("/weights/block_structure");
+            if size.is_some_and(Value::is_array) {
+                keys.push(vec!["config_groups", name, "weights", "block_structure"]);
+            }
+        }
+        only(&keys)
     })
 }
 
@@ -110,11 +120,16 @@ pub fn group_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelErr
                 keys.push(vec!["config_groups", name, "weights", "group_size"]);
             }
         }
-        match keys.as_slice() {
-            [only] => Some(only.iter().map(|key| (*key).to_owned()).collect()),
-            _ => None,
-        }
+        only(&keys)
     })
+}
+
+/// A path that has no rival.
+fn only(keys: &[Vec<&str>]) -> Option<Vec<String>> {
+    match keys {
+        [only] => Some(only.iter().map(|key| (*key).to_owned()).collect()),
+        _ => None,
+    }
 }
 
 /// The path of what `within` finds in a `quantization_config`, the outermost first.

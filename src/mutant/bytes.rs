@@ -228,12 +228,16 @@ pub(super) fn gate_global_for_up(plan: &Plan, packed: &mut PackedInputs) -> bool
 
 /// One expert's global scale used for all (facts/upstream-padding.md 3.1 V-10).
 pub(super) fn first_experts_global(_: &Plan, packed: &mut PackedInputs) -> bool {
-    each(packed, Role::W2Global, |_, t| {
+    let first_of_all = |_: usize, t: &mut crate::tensor::Tensor| {
+        let each = t.shape()[1..].iter().product();
         let values = t.f32s_mut();
-        if let Some(&first) = values.first() {
-            values.fill(first);
+        let first: Vec<f32> = values.iter().take(each).copied().collect();
+        for (n, value) in values.iter_mut().enumerate() {
+            *value = first[n % each];
         }
-    })
+    };
+    let second = each(packed, Role::W2Global, first_of_all);
+    each(packed, Role::W13Global, first_of_all) || second
 }
 
 /// The last rank never loads: its buffers stay zero.

@@ -8,19 +8,23 @@ use super::config::{self, CONFIG, Config};
 use super::digest::hashed_tensor;
 use super::error::{PadError, io_at};
 use super::folder::{Seen, sweep};
-use super::recipe::{Recipe, Request};
+use super::recipe::{Recipe, Request, recipe};
 use super::treat::{Tensors, Treat};
 use super::verify::verify;
 use super::write::{Progress, Step};
-use crate::checkpoint::{Checkpoint, INDEX, TensorFile, named};
+use crate::checkpoint::{Checkpoint, CheckpointError, INDEX, TensorFile, layer_of, named};
 use crate::model::FILE_LIMIT;
-use std::collections::BTreeMap;
+use crate::rule::Rule;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 /// Bytes of an index that is read: as the reader's own limit.
 pub(super) const INDEX_MAX: u64 = 256 << 20;
+
+/// Layers that a sentence lists.
+const LISTED: usize = 8;
 
 pub(super) fn read_config(folder: &Path) -> Result<Config, PadError> {
     let path = folder.join(CONFIG);
@@ -57,6 +61,7 @@ pub(super) fn done_before(
     out: &Path,
     request: &Request,
     config: &Config,
+    how: (Option<&Rule>, &[&str]),
     progress: &mut Progress<'_>,
 ) -> Result<Option<String>, PadError> {
     if out.symlink_metadata().is_ok() {
@@ -70,7 +75,12 @@ pub(super) fn done_before(
         if !same || there.request != *request || !made_of(folder, &there, progress)? {
             return Err(exists());
         }
-        whole(out, progress)?;
+        if let Some(why) = damage(out, progress) {
+            let out = out.display();
+            return Err(PadError::Refused(format!(
+                "{out} is this checkpoint padded so, but not as it was written: {why}; nothing was written (remove {out} to pad anew)"
+            )));
+        }
         sweep(out)?;
         let out = out.display();
         return Ok(Some(format!(
@@ -82,9 +92,17 @@ pub(super) fn done_before(
     }
     let place = folder.display();
     match Certificate::read(folder) {
-        Ok(there) if there.request == *request => Ok(Some(format!(
-            "{place} is padded so already, says its certificate; nothing was written"
-        ))),
+        Ok(there) if there.request == *request => {
+            let damage = damage(folder, progress).or_else(|| unfinished(config, request, how));
+            match damage {
+                None => Ok(Some(format!(
+                    "{place} is padded so already: its certificate says so, and its files agree; nothing was written"
+                ))),
+                Some(why) => Err(PadError::Refused(format!(
+                    "{place} is padded so already, says its {CERTIFICATE}, but {why}; nothing was written"
+                ))),
+            }
+        }
         Ok(there) => Err(PadError::Refused(format!(
             "{place} was padded before, from {} to {}: pad the checkpoint that it was made of",
             there.plan.routed.width.from, there.plan.routed.width.to
@@ -95,21 +113,29 @@ pub(super) fn done_before(
     }
 }
 
-/// Refuses an output that is there but no longer as it was written, so that no script goes on with it.
-fn whole(out: &Path, progress: &mut Progress<'_>) -> Result<(), PadError> {
-    let damaged = |why: String| {
-        let out = out.display();
-        Err(PadError::Refused(format!(
-            "{out} is this checkpoint padded so, but not as it was written: {why}; nothing was written (remove {out} to pad anew)"
-        )))
-    };
-    match verify(out, progress) {
-        Err(error) => damaged(error.to_string()),
-        Ok(verified) => match verified.first.first() {
-            None => Ok(()),
-            Some(first) => damaged(format!("{}: {}", first.place, first.why)),
-        },
+/// What is wrong first with a padded checkpoint, so that no script goes on with it.
+fn damage(padded: &Path, progress: &mut Progress<'_>) -> Option<String> {
+    match verify(padded, progress) {
+        Err(error) => Some(error.to_string()),
+        Ok(verified) => {
+            let first = verified.first.first()?;
+            Some(format!("{} ({}): {}", first.place, first.kind, first.why))
+        }
     }
+}
+
+/// What the request would still change by the config: a certificate may have been made to say it.
+fn unfinished(
+    config: &Config,
+    request: &Request,
+    (rule, switches): (Option<&Rule>, &[&str]),
+) -> Option<String> {
+    // A grid that became finer is none that the rule takes again.
+    let again = recipe(&config.model, &config.keys, request, rule, switches).ok()?;
+    let parts = [Some(&again.routed), again.shared.as_ref()];
+    let grows = parts.into_iter().flatten().find(|p| !p.width.same())?;
+    let (from, to) = (grows.width.from, grows.width.to);
+    Some(format!("its width of {from} would still become {to}"))
 }
 
 /// Whether a checkpoint holds exactly the tensors that a certificate says the input had.
@@ -164,6 +190,7 @@ pub(super) fn outside(folder: &Path, out: &Path) -> Result<(), PadError> {
 /// Every tensor of every file, those that an index leaves out as well.
 pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
     let mut all = Tensors::new();
+    let mut holders: BTreeMap<&str, &Path> = BTreeMap::new();
     for (path, file) in checkpoint.files()? {
         for name in file.names() {
             let entry = file.entry(name).expect("it was just listed");
@@ -172,10 +199,11 @@ pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
                 shape: entry.shape.clone(),
                 bytes: entry.bytes,
             };
-            if all.insert(name.to_owned(), shaped).is_some() {
-                let why = format!("is in {} and in another file as well", path.display());
+            if let Some(other) = holders.insert(name, path) {
+                let why = format!("it is in {} and in {}", other.display(), path.display());
                 return Err(super::error::tensor(name, why));
             }
+            all.insert(name.to_owned(), shaped);
         }
     }
     for name in checkpoint.names() {
@@ -220,26 +248,44 @@ pub(super) fn unnamed(
 }
 
 /// What each tensor becomes.
+///
+/// `file` is the config's; errors of a tensor say which file it is in.
 pub(super) fn changes(
+    file: &str,
+    checkpoint: &Checkpoint,
     recipe: &Recipe,
     tensors: &Tensors,
 ) -> Result<BTreeMap<String, Change>, PadError> {
     let treat = Treat::new(recipe, tensors);
     let (mut routed, mut shared) = (false, false);
     let mut all = BTreeMap::new();
+    let mut failed: BTreeMap<u64, PadError> = BTreeMap::new();
     for (name, shaped) in tensors {
-        let change = treat.change(name, shaped)?;
+        let change = match treat.change(name, shaped) {
+            Ok(change) => change,
+            Err(error) => {
+                let error = placed(error, checkpoint);
+                let expert = named(name, recipe.gated).filter(|n| !n.shared);
+                match expert.and_then(|n| layer_of(n.prefix)) {
+                    Some(layer) => drop(failed.entry(layer).or_insert(error)),
+                    None => return Err(error),
+                }
+                continue;
+            }
+        };
         if let (Change::Pad(_), Some(named)) = (&change, named(name, recipe.gated)) {
             shared |= named.shared;
             routed |= !named.shared;
         }
         all.insert(name.clone(), change);
     }
+    if let Some(error) = unlike(failed, recipe, tensors) {
+        return Err(error);
+    }
     let grows = |part: &super::sizes::Part| !part.width.same() || part.blocks.is_some();
-    let none = |what: &str, width: u64| {
-        PadError::Refused(format!(
-            "the config says {what} experts of {width}, but no tensor is named as theirs"
-        ))
+    let none = |what: &str, width: u64| PadError::File {
+        file: file.to_owned(),
+        why: format!("{what} experts of {width}, but no tensor is named as theirs"),
     };
     if grows(&recipe.routed) && !routed {
         return Err(none("routed", recipe.routed.width.from));
@@ -248,6 +294,54 @@ pub(super) fn changes(
         Some(part) if grows(part) && !shared => Err(none("shared", part.width.from)),
         _ => Ok(all),
     }
+}
+
+/// An error of a tensor with its file.
+fn placed(error: PadError, checkpoint: &Checkpoint) -> PadError {
+    let PadError::Tensor { tensor, why } = error else {
+        return error;
+    };
+    match checkpoint.entry(&tensor) {
+        Ok((file, _)) => PadError::Checkpoint(CheckpointError::Tensor {
+            file: file.name().to_owned(),
+            tensor,
+            why,
+        }),
+        Err(_) => PadError::Tensor { tensor, why },
+    }
+}
+
+/// The first error, with the layers that have one where others have none: those that are stored in
+/// another format than most.
+fn unlike(
+    mut failed: BTreeMap<u64, PadError>,
+    recipe: &Recipe,
+    tensors: &Tensors,
+) -> Option<PadError> {
+    let experts = |name: &String| {
+        let expert = named(name, recipe.gated).filter(|n| !n.shared)?;
+        layer_of(expert.prefix)
+    };
+    let all: BTreeSet<u64> = tensors.keys().filter_map(experts).collect();
+    let numbers: Vec<String> = failed.keys().map(u64::to_string).collect();
+    let (_, error) = failed.pop_first()?;
+    if numbers.len() == all.len() {
+        return Some(error);
+    }
+    let (word, many) = match numbers.len() {
+        1 => ("layer", "is"),
+        _ => ("layers", "are"),
+    };
+    let more = match numbers.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let listed = numbers[..numbers.len().min(LISTED)].join(", ");
+    Some(PadError::Refused(format!(
+        "{error}: {word} {listed}{more} of {} with experts {many} not stored as the others, and pad takes {} and unquantised layers alone",
+        all.len(),
+        recipe.routed.format
+    )))
 }
 
 /// The texts that change, by name.
@@ -280,7 +374,10 @@ pub(super) fn texts(
         let new = total.and_then(|total| config::index(&text(&path, INDEX_MAX).ok()?, total));
         let new = new.ok_or_else(|| PadError::File {
             file: path.display().to_string(),
-            why: "its total_size cannot be rewritten".to_owned(),
+            why: match total {
+                Some(total) => format!("metadata.total_size cannot be rewritten to {total}"),
+                None => "metadata.total_size would be more than 64 bits hold".to_owned(),
+            },
         })?;
         texts.insert(INDEX.to_owned(), new);
     }

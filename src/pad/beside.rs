@@ -1,4 +1,4 @@
-//! Which change a tensor needs that is no expert's weight, scale or bias.
+//! Which change a tensor needs that is no expert's weight, scale or bias, or a scale without a width.
 //!
 //! It must not read data. Layer 8.
 
@@ -7,8 +7,9 @@ use super::change::{Change, Padding, Shaped};
 use super::error::{PadError, tensor};
 use super::sizes::{Blocks, Part};
 use super::treat::{Treat, shape, whole};
-use crate::checkpoint::{Kind, Named, Rows, codes_in, named};
+use crate::checkpoint::{Kind, Named, Rows, changes_meaning, codes_in, named};
 use crate::num::Dtype;
+use crate::terms::{Extent, ScaleGrid};
 use safetensors::Dtype as Stored;
 
 /// Suffix of compressed-tensors' record of a packed weight's shape.
@@ -37,17 +38,57 @@ impl Treat<'_> {
         if input.iter().any(|word| name.ends_with(word)) && count.is_some_and(|n| n <= most) {
             return Ok(Change::Copy);
         }
-        let why = if name.ends_with("zero_point") || name.ends_with("g_idx") {
-            "zero points and permuted groups are not padded"
+        let why = if changes_meaning(name) {
+            "zero points and permuted groups are not padded".to_owned()
         } else if [".qweight", ".qzeros", ".scales"]
             .iter()
             .any(|s| name.ends_with(s))
         {
-            "weights as AWQ and GPTQ store them (qweight, qzeros, g_idx) are not padded"
+            "weights as AWQ and GPTQ store them (qweight, qzeros, g_idx) are not padded".to_owned()
         } else {
-            "no known tensor of an expert: whether it must grow is not known"
+            let (dtype, shape) = (shaped.dtype, &shaped.shape);
+            format!(
+                "no known tensor of an expert: whether {dtype} {shape:?} must grow is not known"
+            )
         };
         Err(tensor(name, why))
+    }
+
+    /// Checks scales that the intermediate axis shares: those of another grid would keep the old width.
+    pub(super) fn without_width(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        part: &Part,
+        rows: Rows,
+        shaped: &Shaped,
+        grid: ScaleGrid,
+    ) -> Result<(), PadError> {
+        let halves = self.halves(rows);
+        let (out, inner) = self.logical(part, rows, 1);
+        let blocks = |len: u64, extent| match extent {
+            Extent::All => 1,
+            Extent::Block(n) => len.div_ceil(n),
+        };
+        let (r, c) = (blocks(out, grid.rows), blocks(inner, grid.cols));
+        let lead = u64::try_from(self.lead(name, named, shaped)?).unwrap_or(u64::MAX);
+        let count = shaped
+            .shape
+            .iter()
+            .try_fold(1_u64, |n, &a| n.checked_mul(u64::try_from(a).ok()?));
+        let of = |halves: u64| {
+            let all = [lead, halves, r, c];
+            all.into_iter().try_fold(1, u64::checked_mul)
+        };
+        // One scale may stand for gate and up.
+        match count.is_some() && (count == of(halves) || r == 1 && count == of(1)) {
+            true => Ok(()),
+            false => {
+                let r = halves.saturating_mul(r);
+                let wanted = format!("[{r}, {c}] scales of {}", part.format);
+                Err(shape(name, shaped, &wanted))
+            }
+        }
     }
 
     /// The recorded shape of a packed weight: two integers.
@@ -61,7 +102,9 @@ impl Treat<'_> {
         let weight = format!("{stem}.weight_packed");
         let is = named(&weight, self.recipe.gated).and_then(|n| n.is);
         let Some((rows, _)) = is.filter(|_| self.tensors.contains_key(&weight)) else {
-            return Err(tensor(name, "no packed weight lies beside it"));
+            let why =
+                format!("no packed weight `{weight}` lies beside it, whose shape it would say");
+            return Err(tensor(name, why));
         };
         let wide = match shaped.dtype {
             Stored::I64 | Stored::U64 => 8,
@@ -104,10 +147,10 @@ impl Treat<'_> {
             return Ok(Change::Copy);
         }
         let Some([rows, cols]) = weight.map(|w| w.shape.as_slice()) else {
-            return Err(tensor(
-                name,
-                "no weight of two axes lies beside it, whose blocks it would scale",
-            ));
+            let why = format!(
+                "no weight `{stem}.weight` of two axes lies beside it, whose blocks it would scale"
+            );
+            return Err(tensor(name, why));
         };
         let axis = |len: &usize| u64::try_from(*len).ok().and_then(|len| blocks.refined(len));
         let (Some(rows), Some(cols)) = (axis(rows), axis(cols)) else {
@@ -132,7 +175,7 @@ impl Treat<'_> {
 
     /// The groups of an INT4 weight outside of experts.
     fn groups(&self, name: &str, shaped: &Shaped, blocks: Blocks) -> Result<Change, PadError> {
-        if name.ends_with("zero_point") || name.ends_with("g_idx") {
+        if changes_meaning(name) {
             let why = "zero points and permuted groups cannot be repeated on a finer grid";
             return Err(tensor(name, why));
         }
@@ -145,7 +188,9 @@ impl Treat<'_> {
             &[rows, units] => Some((rows, units.checked_mul(codes_in(Dtype::Int4, w.dtype)?)?)),
             _ => None,
         }) else {
-            let why = "no INT4 weight of two axes lies beside it, whose groups it would scale";
+            let why = format!(
+                "no INT4 weight `{stem}.weight_packed` of two axes lies beside it, whose groups it would scale"
+            );
             return Err(tensor(name, why));
         };
         let axis = u64::try_from(cols).ok().and_then(|len| blocks.refined(len));

@@ -161,12 +161,16 @@ impl Certificate {
     }
 
     /// What it says that cannot be, beside its sizes.
-    fn odd(&self) -> Option<&'static str> {
-        if self.request.tp != self.plan.tp {
-            return Some("request.tp is not plan.tp");
+    fn odd(&self) -> Option<String> {
+        let (asked, planned) = (self.request.tp, self.plan.tp);
+        if asked != planned {
+            return Some(format!("request.tp={asked}, but plan.tp={planned}"));
         }
         match &self.audit {
-            Some(audit) if audit.differing > 0 => Some("audit.differing is not 0"),
+            Some(audit) if audit.differing > 0 => Some(format!(
+                "audit.differing={}, where a certificate is of none",
+                audit.differing
+            )),
             _ => None,
         }
     }
@@ -212,12 +216,18 @@ impl Certificate {
             )));
         }
         if !certificate.plan.holds() {
-            return Err(wrong(
-                "the sizes of its plan do not agree with each other".to_owned(),
-            ));
+            let width = &certificate.plan.routed.width;
+            return Err(wrong(format!(
+                "the sizes of its plan do not agree with each other: tp={}, routed from {} to {} in {} slots of {}, or its pads or shared experts",
+                certificate.plan.tp,
+                width.from,
+                width.to,
+                width.pieces.len(),
+                width.slot
+            )));
         }
         if let Some(why) = certificate.odd() {
-            return Err(wrong(why.to_owned()));
+            return Err(wrong(why));
         }
         Ok(certificate)
     }

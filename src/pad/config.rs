@@ -77,25 +77,46 @@ impl Config {
                 true => (model::group_key(&self.text, &self.file)?, |n| json!(n)),
                 false => (model::block_key(&self.text, &self.file)?, |n| json!([n, n])),
             };
-            let path = key.filter(|_| self.beside.is_none()).ok_or_else(|| {
+            let what = format!("scale blocks of {} would become {}", blocks.from, blocks.to);
+            if self.beside.is_some() {
+                let why = "hf_quant_config.json beside it speaks of them as well";
+                return Err(refused(format!("{what}, but {why}")));
+            }
+            let path = key.ok_or_else(|| {
+                let keys = match recipe.routed.groups() {
+                    true => "group_size, there or in config_groups.….weights",
+                    false => "weight_block_size or config_groups.….weights.block_structure",
+                };
                 refused(format!(
-                    "scale blocks of {} would become {}, but no one key says their size",
-                    blocks.from, blocks.to
+                    "{what}, but not one key of quantization_config alone says their size ({keys})"
                 ))
             })?;
             replace(path, value(blocks.from), value(blocks.to));
         }
         let note = json!({"tool": super::certificate::tool(), "certificate": CERTIFICATE, "before": before});
-        let text = model::edited(&self.text, &changes, &[(KEY, note.to_string())])
-            .ok_or_else(|| refused("a key that was read is not found again".to_owned()))?;
+        let text =
+            model::edited(&self.text, &changes, &[(KEY, note.to_string())]).ok_or_else(|| {
+                let keys: Vec<String> = changes.iter().map(|(path, _)| path.join(".")).collect();
+                refused(format!(
+                    "not found again where it was read: {}",
+                    keys.join(" or ")
+                ))
+            })?;
         let wanted = self.wanted(recipe);
         let read = model::parse(&text, &self.file, self.beside.as_deref())?;
         match differing(&wanted, &read) {
             None => Ok(text),
-            Some(what) => Err(refused(format!(
-                "no config can describe the result: with the new sizes it would say another {what} \
-                 (one key gives several sizes)"
-            ))),
+            Some(what) => {
+                let keys = changes
+                    .iter()
+                    .map(|(path, to)| format!("{}={to}", path.join(".")));
+                let keys: Vec<String> = keys.collect();
+                Err(refused(format!(
+                    "no config can describe the result: with {} it would say another {what} \
+                     (one key gives several sizes)",
+                    keys.join(" and ")
+                )))
+            }
         }
     }
 
@@ -151,12 +172,33 @@ impl Config {
                 shared.unwrap_or(0),
             ),
         ];
+        let key = |of: WidthOf| {
+            let key = self.keys.iter().find(|key| key.of == of);
+            key.map_or(String::new(), |key| format!("{}: ", key.path.join(".")))
+        };
         let numbers = says.into_iter().find(|(_, said, wanted)| said != wanted);
-        let told = numbers.map(|(what, said, wanted)| format!("{what} {said}, wanted {wanted}"));
+        let told = numbers.map(|(what, said, wanted)| {
+            let key = match what {
+                "width" => key(WidthOf::Expert),
+                "width of shared experts" => key(WidthOf::Shared),
+                _ => String::new(),
+            };
+            format!("{key}{what} {said}, wanted {wanted}")
+        });
         let kind = (model.gated(), model.interleaved) != (recipe.gated, recipe.interleaved);
         let (format, wanted) = (model.quant.format, recipe.routed.format_now());
-        let told = told.or(kind.then(|| "another order of gate and up".to_owned()));
-        told.or((format != wanted).then(|| format!("weights in {format}, wanted {wanted}")))
+        let told = told.or(kind.then(|| {
+            let word = |(gated, interleaved)| match (gated, interleaved) {
+                (false, _) => "no gate",
+                (true, false) => "gate and up as halves",
+                (true, true) => "gate and up in turn",
+            };
+            let said = word((model.gated(), model.interleaved));
+            let wanted = word((recipe.gated, recipe.interleaved));
+            format!("architectures and model_type: {said}, wanted {wanted}")
+        }));
+        told.or((format != wanted)
+            .then(|| format!("quantization_config: weights in {format}, wanted {wanted}")))
     }
 }
 

@@ -56,39 +56,60 @@ pub(super) struct Done {
 }
 
 /// Every file of a checkpoint, in order; hidden folders are left out, links to files are followed.
+/// Nothing else is left out in silence.
 pub(super) fn list(folder: &Path) -> Result<Vec<Seen>, PadError> {
-    fn walk(at: &Path, below: &str, depth: usize, all: &mut Vec<Seen>) -> Result<(), PadError> {
-        for entry in fs::read_dir(at).map_err(io_at(at))? {
-            let path = entry.map_err(io_at(at))?.path();
-            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-            let name = format!("{below}{}", name.unwrap_or_default());
-            // A link that leads nowhere is an error: a file would be missing in silence.
-            let meta = path.metadata().map_err(io_at(&path))?;
-            let odd = |why: &str| PadError::File {
-                file: path.display().to_string(),
-                why: why.to_owned(),
-            };
-            // Nothing is left out in silence, but for hidden folders.
-            if meta.is_file() {
-                all.push(seen(&path, name)?);
-            } else if !meta.is_dir() {
-                return Err(odd("neither a file nor a folder"));
-            } else if hidden(&path) {
-                continue;
-            } else if path.is_symlink() {
-                return Err(odd("a link to a folder, which is not followed"));
-            } else if depth >= DEPTH_MAX {
-                return Err(odd("a folder more than 8 deep"));
-            } else {
-                walk(&path, &format!("{name}/"), depth + 1, all)?;
-            }
-        }
-        Ok(())
-    }
+    list_but(folder, &mut |error| Err(error))
+}
+
+/// The same, telling what is neither a file nor a folder to be followed.
+pub(super) fn list_but(folder: &Path, odd: &mut Odd<'_>) -> Result<Vec<Seen>, PadError> {
     let mut all = Vec::new();
-    walk(folder, "", 0, &mut all)?;
+    walk(folder, "", 0, &mut all, odd)?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
+}
+
+/// What becomes of an entry that is no part of a checkpoint.
+pub(super) type Odd<'a> = dyn FnMut(PadError) -> Result<(), PadError> + 'a;
+
+fn walk(
+    at: &Path,
+    below: &str,
+    depth: usize,
+    all: &mut Vec<Seen>,
+    odd: &mut Odd<'_>,
+) -> Result<(), PadError> {
+    for entry in fs::read_dir(at).map_err(io_at(at))? {
+        let path = entry.map_err(io_at(at))?.path();
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+        let name = format!("{below}{}", name.unwrap_or_default());
+        let is = |why: &str| PadError::File {
+            file: path.display().to_string(),
+            why: why.to_owned(),
+        };
+        let meta = match path.metadata() {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                odd(is("a link that leads nowhere"))?;
+                continue;
+            }
+            Err(error) => return Err(io_at(&path)(error)),
+        };
+        if meta.is_file() {
+            all.push(seen(&path, name)?);
+        } else if !meta.is_dir() {
+            odd(is("neither a file nor a folder"))?;
+        } else if hidden(&path) {
+            continue;
+        } else if path.is_symlink() {
+            odd(is("a link to a folder, which is not followed"))?;
+        } else if depth >= DEPTH_MAX {
+            odd(is("a folder more than 8 deep"))?;
+        } else {
+            walk(&path, &format!("{name}/"), depth + 1, all, odd)?;
+        }
+    }
+    Ok(())
 }
 
 fn hidden(path: &Path) -> bool {

@@ -12,6 +12,7 @@ mod digest;
 mod error;
 mod folder;
 mod hold;
+mod holders;
 mod recipe;
 mod resume;
 mod sizes;

@@ -153,14 +153,21 @@ pub fn recipe(
         blocks,
     };
     let shared = shared(model, keys, &part, request, (rule, switches))?;
-    Ok(Recipe {
+    let recipe = Recipe {
         tp: request.tp,
         experts: model.experts,
         gated: model.gated(),
         interleaved: model.interleaved,
         routed: part,
         shared,
-    })
+    };
+    match routed.zero_points {
+        Some(_) if !recipe.same() => Err(PadError::Refused(format!(
+            "the config of {} says that its {} weights have zero points, which are not padded",
+            model.name, routed.weight
+        ))),
+        _ => Ok(recipe),
+    }
 }
 
 /// The rule that pads the end of the whole axis, so that each rank's equal share is a multiple.

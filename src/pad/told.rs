@@ -4,7 +4,7 @@
 
 use super::certificate::Certificate;
 use super::folder::Seen;
-use super::hold::VACUOUS;
+use super::hold::{PARTLY, VACUOUS};
 
 /// What names of files end with that hold weights of other kinds.
 const OTHER_WEIGHTS: [&str; 8] = [
@@ -37,15 +37,15 @@ pub(super) fn notes(
         let why = "not audited: no name of a layer with experts says its number; padproof verify holds every byte against the input's digests";
         notes.push(why.to_owned());
     }
-    for note in certificate
-        .differential
-        .iter()
-        .filter(|n| n.verdict == VACUOUS)
-    {
-        notes.push(format!(
-            "{}: outputs prove nothing, all are NaN before and after, of every expert that was looked at; bytes were held against the input's",
-            note.prefix
-        ));
+    for note in &certificate.differential {
+        let prefix = &note.prefix;
+        if let Some(why) = note.verdict.strip_prefix(VACUOUS) {
+            notes.push(format!(
+                "{prefix}: outputs prove nothing, {why}, of every expert that was looked at; bytes were held against the input's"
+            ));
+        } else if let Some((_, n)) = note.verdict.split_once(PARTLY) {
+            notes.push(format!("{prefix}: some outputs prove nothing: {n}"));
+        }
     }
     notes
 }

@@ -73,7 +73,8 @@ impl<'a> Treat<'a> {
             (false, _) => &self.recipe.routed,
             (true, Some(part)) => part,
             (true, None) => {
-                let why = "the config says nothing of shared experts";
+                let why =
+                    "the config says nothing of shared experts: no key gives their number or width";
                 return Err(tensor(name, why));
             }
         };
@@ -111,19 +112,24 @@ impl<'a> Treat<'a> {
         found
     }
 
-    fn halves(&self, rows: Rows) -> u64 {
+    pub(super) fn halves(&self, rows: Rows) -> u64 {
         if rows == Rows::Both { 2 } else { 1 }
     }
 
     /// Rows and columns of one expert's matrix, in elements.
-    fn logical(&self, part: &Part, rows: Rows, halves: u64) -> (u64, u64) {
+    pub(super) fn logical(&self, part: &Part, rows: Rows, halves: u64) -> (u64, u64) {
         match rows {
             Rows::Second => (part.hidden, part.width.from),
             _ => (halves.saturating_mul(part.width.from), part.hidden),
         }
     }
 
-    fn lead(&self, name: &str, named: &Named<'_>, shaped: &Shaped) -> Result<usize, PadError> {
+    pub(super) fn lead(
+        &self,
+        name: &str,
+        named: &Named<'_>,
+        shaped: &Shaped,
+    ) -> Result<usize, PadError> {
         if !named.fused {
             return Ok(1);
         }
@@ -227,8 +233,15 @@ impl<'a> Treat<'a> {
         shaped: &Shaped,
     ) -> Result<Change, PadError> {
         let halves = self.halves(rows);
-        let fill = stored_code(Dtype::F32, shaped.dtype, 0)
-            .ok_or_else(|| tensor(name, format!("{} where a bias is wanted", shaped.dtype)))?;
+        let fill = stored_code(Dtype::F32, shaped.dtype, 0).ok_or_else(|| {
+            tensor(
+                name,
+                format!(
+                    "{} where a bias of f32, f16 or bf16 is wanted",
+                    shaped.dtype
+                ),
+            )
+        })?;
         let lead = self.lead(name, named, shaped)?;
         let rows = halves.saturating_mul(part.width.from);
         let extents = Extents {
@@ -261,13 +274,17 @@ impl<'a> Treat<'a> {
         let second = rows == Rows::Second;
         let along = if second { grid.cols } else { grid.rows };
         let Extent::Block(block) = along else {
+            self.without_width(name, named, part, rows, shaped, grid)?;
             return Ok(Change::Copy);
         };
         if halves == 2
             && block > 1
             && (self.recipe.interleaved || !part.width.from.is_multiple_of(block))
         {
-            let why = format!("a scale block of {block} rows would hold rows of gate and of up");
+            let why = format!(
+                "a scale block of {block} rows would hold rows of gate and of up, of {} each",
+                part.width.from
+            );
             return Err(tensor(name, why));
         }
         let blocks = |block: u64| match part.blocks {
@@ -340,8 +357,10 @@ impl<'a> Treat<'a> {
         // Codes that share bytes do so along inputs, which are last then.
         let both = named.fused && self.fits.get(named.prefix) == Some(&(true, true));
         if both && shaped.dtype.bitsize() >= 8 {
-            let why =
-                format!("inputs and outputs are both {out}, and nothing says which axis is which");
+            let why = format!(
+                "shape {:?}: inputs and outputs are both {out}, and nothing says which axis is which",
+                shaped.shape
+            );
             return Err(tensor(name, why));
         }
         let turned = self.is_turned(named);

@@ -3,23 +3,27 @@
 //! It must not need the input, nor believe the certificate: what that says of the tensors is held
 //! against their bytes, and what it says of sizes against the config and the index. Layer 8.
 
-use super::before::{INDEX_MAX, read_config, shapes, text};
+use super::before::{INDEX_MAX, read_config, text};
 use super::certificate::{CERTIFICATE, Certificate, TensorNote};
 use super::change::{Change, Shaped};
 use super::config::{self, CONFIG};
 use super::digest::{hash, hashed};
 use super::error::PadError;
-use super::folder::list;
+use super::folder::{Seen, list_but};
+use super::holders::{Files, names, open, shapes};
 use super::stream;
 use super::treat::{Tensors, Treat};
 use super::write::{Progress, Step};
-use crate::checkpoint::{Checkpoint, INDEX, TensorFile};
+use crate::checkpoint::{INDEX, TensorFile};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
 /// Faults that are kept; the rest are counted.
 const KEPT: usize = 20;
+/// Longest name that is kept: an index may hold any.
+const NAME_MAX: usize = 200;
 
 /// What is wrong with a padded checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +57,11 @@ pub struct Verified {
 }
 
 impl Verified {
-    fn fault(&mut self, place: &str, kind: &'static str, why: impl Into<String>) {
+    pub(super) fn fault(&mut self, place: &str, kind: &'static str, why: impl Into<String>) {
         self.faults += 1;
         if self.first.len() < KEPT {
             self.first.push(Fault {
-                place: place.to_owned(),
+                place: place.chars().take(NAME_MAX).collect(),
                 kind,
                 why: why.into(),
             });
@@ -68,14 +72,10 @@ impl Verified {
 /// Checks every byte of a padded checkpoint.
 ///
 /// # Errors
-/// When there is no certificate, or a file cannot be read at all. What is wrong with files that can
-/// be read is in the answer.
+/// When there is no certificate that can be read, or the system refuses to read a file that is there.
+/// Whatever else is wrong, files that are not there as well, is in the answer.
 pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, PadError> {
     let certificate = Certificate::read(folder)?;
-    let checkpoint = Checkpoint::open(folder)?;
-    let now = shapes(&checkpoint)?;
-    let total = list(folder)?.iter().map(|f| f.bytes).sum();
-    progress(Step::Begin { total, done: 0 });
     let mut verified = Verified {
         tensors: 0,
         padded: 0,
@@ -85,29 +85,39 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
         first: Vec::new(),
         certificate,
     };
-    said(folder, &now, &checkpoint, &mut verified)?;
+    let there = list_but(folder, &mut |odd| {
+        let PadError::File { file, why } = odd else {
+            return Err(odd);
+        };
+        let below = Path::new(&file).strip_prefix(folder);
+        let place = below.map_or(file.clone(), |p| p.display().to_string());
+        verified.fault(&place, "extra", why);
+        Ok(())
+    })?;
+    let total = there.iter().map(|f| f.bytes).sum();
+    progress(Step::Begin { total, done: 0 });
+    let files = open(folder, &mut verified)?;
+    let now = shapes(&files, &mut verified);
+    said(folder, &now, &files, &mut verified)?;
     let before = before(&mut verified);
     let recipe = verified.certificate.plan.clone();
     let notes = verified.certificate.tensors.clone();
     let treat = Treat::new(&recipe, &before);
-    let files: BTreeMap<&str, &TensorFile> = checkpoint
-        .files()?
-        .into_iter()
-        .filter_map(|(path, file)| Some((path.file_name()?.to_str()?, file)))
-        .collect();
     let digests = notes
         .iter()
         .map(|note| (&*note.input, &*note.name))
         .collect();
     for note in &notes {
+        let file = match files.get(&note.file) {
+            Some(Some(file)) => file,
+            // That the file is not there, or none, is said once.
+            _ => continue,
+        };
         let Some(shaped) = now.get(&note.name) else {
             verified.fault(&note.name, "missing", "the certificate lists it");
             continue;
         };
-        let held = files
-            .get(&*note.file)
-            .filter(|file| file.entry(&note.name).is_some());
-        let Some(file) = held else {
+        if file.entry(&note.name).is_none() {
             verified.fault(&note.name, "missing", format!("it is not in {}", note.file));
             continue;
         };
@@ -122,12 +132,19 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
         one.check(&mut verified, progress)?;
     }
     for (name, said) in verified.certificate.metadata.clone() {
-        let is = files.get(&*name).map(|file| file.metadata());
+        let is = files.get(&name).and_then(|f| Some(f.as_ref()?.metadata()));
         if is.is_some_and(|is| *is != said) {
-            verified.fault(&name, "bytes", "its __metadata__ is not what was written");
+            let is = is.cloned().unwrap_or_default();
+            let keys: BTreeSet<&String> = is.keys().chain(said.keys()).collect();
+            let key = keys.into_iter().find(|key| is.get(*key) != said.get(*key));
+            let key = key.map_or("", String::as_str);
+            let (is, said) = (is.get(key), said.get(key));
+            let why =
+                format!("its __metadata__ is not what was written: {key}={is:?}, wanted {said:?}");
+            verified.fault(&name, "bytes", why);
         }
     }
-    others(folder, &mut verified, progress)?;
+    others(folder, &there, &mut verified, progress)?;
     if !verified.certificate.is_sealed() {
         verified.fault(CERTIFICATE, "bytes", "it is not as it was written");
     }
@@ -160,10 +177,13 @@ fn before(verified: &mut Verified) -> Tensors {
 fn said(
     folder: &Path,
     now: &Tensors,
-    checkpoint: &Checkpoint,
+    files: &Files,
     verified: &mut Verified,
 ) -> Result<(), PadError> {
     match read_config(folder) {
+        Err(PadError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            verified.fault(CONFIG, "config", "it is not there");
+        }
         Err(error @ PadError::Io { .. }) => return Err(error),
         Err(error) => verified.fault(CONFIG, "config", error.to_string()),
         Ok(config) => {
@@ -177,60 +197,51 @@ fn said(
     }
     let path = folder.join(INDEX);
     if path.exists() {
-        index(&text(&path, INDEX_MAX)?, now, checkpoint, verified)?;
+        match text(&path, INDEX_MAX) {
+            Ok(text) => index(&text, now, files, verified),
+            Err(PadError::File { why, .. }) => verified.fault(INDEX, "index", why),
+            Err(error) => return Err(error),
+        }
     }
-    let listed: BTreeSet<&str> = verified
-        .certificate
-        .tensors
-        .iter()
-        .map(|t| t.name.as_str())
-        .collect();
-    let extra: Vec<String> = now
-        .keys()
-        .filter(|n| !listed.contains(n.as_str()))
-        .cloned()
-        .collect();
-    for name in extra {
-        verified.fault(&name, "extra", "the certificate does not list it");
+    let tensors = verified.certificate.tensors.iter();
+    let listed: BTreeSet<String> = tensors.map(|t| t.name.clone()).collect();
+    for name in now.keys().filter(|n| !listed.contains(n.as_str())) {
+        verified.fault(name, "extra", "the certificate does not list it");
     }
     Ok(())
 }
 
-fn index(
-    text: &str,
-    now: &Tensors,
-    checkpoint: &Checkpoint,
-    verified: &mut Verified,
-) -> Result<(), PadError> {
+fn index(text: &str, now: &Tensors, files: &Files, verified: &mut Verified) {
     let Some((map, total)) = config::read_index(text) else {
         verified.fault(INDEX, "index", "it is no index");
-        return Ok(());
+        return;
     };
     let size: u64 = now.values().map(|t| t.bytes).fold(0, u64::saturating_add);
-    if let Some(total) = total.filter(|&total| total != size) {
-        verified.fault(
-            INDEX,
-            "index",
-            format!("total_size={total}, but tensors take {size}"),
-        );
+    // What a file that is not there held is not counted.
+    let whole = files.values().all(Option::is_some);
+    if let Some(total) = total.filter(|&total| whole && total != size) {
+        let why = format!("total_size={total}, but tensors take {size}");
+        verified.fault(INDEX, "index", why);
     }
-    for (path, file) in checkpoint.files()? {
-        let holder = path
-            .file_name()
-            .and_then(|n| n.to_str())
-            .unwrap_or_default();
-        for name in file
-            .names()
-            .filter(|name| map.get(*name).is_none_or(|f| f != holder))
-        {
-            verified.fault(
-                name,
-                "index",
-                format!("it is in {holder}, but the index does not say so"),
-            );
+    for (name, listed) in &map {
+        let held = match files.get(listed) {
+            Some(None) => continue,
+            Some(Some(file)) => file.entry(name).is_some(),
+            None => false,
+        };
+        if !held {
+            let listed: String = listed.chars().take(NAME_MAX).collect();
+            let why = format!("the index says that it is in {listed}, where it is not");
+            verified.fault(name, "index", why);
         }
     }
-    Ok(())
+    let opened = files.iter().filter_map(|(n, f)| Some((n, f.as_ref()?)));
+    for (holder, file) in opened {
+        for name in file.names().filter(|name| !map.contains_key(*name)) {
+            let why = format!("it is in {holder}, but the index does not list it");
+            verified.fault(name, "index", why);
+        }
+    }
 }
 
 /// One tensor under judgement.
@@ -336,19 +347,14 @@ impl One<'_> {
 /// Files without tensors.
 fn others(
     folder: &Path,
+    there: &[Seen],
     verified: &mut Verified,
     progress: &mut Progress<'_>,
 ) -> Result<(), PadError> {
-    let there = list(folder)?;
     let notes = verified.certificate.files.clone();
-    let holders: BTreeSet<String> = verified
-        .certificate
-        .tensors
-        .iter()
-        .map(|t| t.file.clone())
-        .collect();
+    let holders = names(&verified.certificate);
     let known = |name: &str| notes.iter().any(|f| f.name == name) || holders.contains(name);
-    for seen in &there {
+    for seen in there {
         if seen.name != CERTIFICATE && !known(&seen.name) {
             verified.fault(&seen.name, "extra", "the certificate does not list it");
         }

@@ -87,11 +87,19 @@ pub fn pad(
     // Without a slash at its end, or the partial folder would lie inside it.
     let out: &Path = &out.components().collect::<PathBuf>();
     let config = read_config(folder)?;
-    if let Some(sentence) = done_before(folder, out, request, &config, progress)? {
+    if let Some(sentence) = done_before(folder, out, request, &config, (rule, switches), progress)?
+    {
         return Ok(Outcome::Nothing(sentence));
     }
     outside(folder, out)?;
-    let recipe = recipe(&config.model, &config.keys, request, rule, switches)?;
+    let recipe = recipe(&config.model, &config.keys, request, rule, switches);
+    let recipe = recipe.map_err(|error| match error {
+        PadError::Refused(why) => PadError::File {
+            file: config.file.clone(),
+            why,
+        },
+        other => other,
+    })?;
     if recipe.same() {
         let width = recipe.routed.width.from;
         return Ok(Outcome::Nothing(format!(
@@ -103,7 +111,7 @@ pub fn pad(
     let checkpoint = Checkpoint::open(folder)?;
     let tensors = shapes(&checkpoint)?;
     unnamed(folder, &files, &checkpoint, recipe.gated)?;
-    let changes = changes(&recipe, &tensors)?;
+    let changes = changes(&config.file, &checkpoint, &recipe, &tensors)?;
     let run = Run {
         folder,
         checkpoint: &checkpoint,
@@ -291,7 +299,7 @@ impl Run<'_> {
         let same = order.iter().all(|name| self.changes[*name] == Change::Copy);
         if same && making.link(&seen.name, &source)? {
             let mut nowhere = std::io::sink();
-            let notes = self.stream(seen, file, &order, &mut nowhere, progress)?;
+            let notes = self.stream((seen, &source), file, &order, &mut nowhere, progress)?;
             return Ok(Done {
                 name: seen.name.clone(),
                 bytes: seen.bytes,
@@ -307,7 +315,7 @@ impl Run<'_> {
         let notes = making.file(&seen.name, |out, path| {
             let mut out = Named(BufWriter::with_capacity(1 << 20, out), path);
             out.take(&head)?;
-            let notes = self.stream(seen, file, &order, &mut out.0, progress)?;
+            let notes = self.stream((seen, path), file, &order, &mut out.0, progress)?;
             out.0.flush().map_err(io_at(path))?;
             Ok(notes)
         })?;
@@ -333,7 +341,7 @@ impl Run<'_> {
     /// The data of tensors in their order, hashed on both sides.
     fn stream(
         &self,
-        seen: &Seen,
+        (seen, target): (&Seen, &Path),
         file: &TensorFile,
         order: &[&str],
         out: &mut dyn Write,
@@ -349,16 +357,17 @@ impl Run<'_> {
                 progress(Step::Read(bytes.len() as u64));
                 Ok(bytes)
             };
-            let mut write = |bytes: &[u8]| {
-                let target = Path::new(&seen.name);
-                out.write_all(bytes).map_err(io_at(target))
-            };
+            let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(io_at(target));
             match change {
                 Change::Copy => stream::whole(shaped.bytes, &mut read, &mut write)?,
                 Change::Numbers { from, to } => {
-                    if read(0..shaped.bytes)? != *from {
-                        let why = "does not say the shape of the weight beside it";
-                        return Err(super::error::tensor(name, why));
+                    let said = read(0..shaped.bytes)?;
+                    if said != *from {
+                        let [said, wanted] = [&said, from].map(|bytes| numbers(bytes));
+                        let why =
+                            format!("it says {said:?}, and the weight beside it is {wanted:?}");
+                        let (file, tensor) = (file.name().to_owned(), (*name).to_owned());
+                        return Err(CheckpointError::Tensor { file, tensor, why }.into());
                     }
                     hash(&mut output, to);
                     write(to)?;
@@ -429,6 +438,13 @@ impl<W: Write> Named<'_, W> {
     fn take(&mut self, bytes: &[u8]) -> Result<(), PadError> {
         self.0.write_all(bytes).map_err(io_at(self.1))
     }
+}
+
+/// Two numbers of a type, as they are stored.
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let each = bytes.chunks((bytes.len() / 2).max(1));
+    each.map(|number| number.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
+        .collect()
 }
 
 /// A file that ends where it did not when it was opened has changed.

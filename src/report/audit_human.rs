@@ -110,7 +110,15 @@ fn named(word: &str, found: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
         None => String::new(),
     };
     match found.by {
-        Evidence::Elements => writeln!(out, "  it explains every element {experts}")?,
+        Evidence::Elements => writeln!(
+            out,
+            "  it explains every element{} {experts}",
+            if found.sample.is_empty() {
+                ""
+            } else {
+                " of a sample"
+            }
+        )?,
         Evidence::Values => writeln!(out, "  told by the values {experts}")?,
         Evidence::Counts => writeln!(out, "  told by how often each code is there, {experts}")?,
         Evidence::Sizes => writeln!(out, "  told by the number of bytes")?,
@@ -122,6 +130,12 @@ fn named(word: &str, found: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
     };
     if !found.tensors.is_empty() {
         writeln!(out, "  in {}{of} alone", found.tensors.join(" and "))?;
+    }
+    if !found.sample.is_empty() {
+        writeln!(out, "  told by a sample: {}", found.sample)?;
+    }
+    if !found.detail.is_empty() {
+        writeln!(out, "  {}", found.detail)?;
     }
     writeln!(out, "  known from {}", found.source)
 }

@@ -76,6 +76,8 @@ fn diagnosis(d: &Diagnosis) -> Value {
         },
         "tensors": d.tensors,
         "ranks": d.ranks,
+        "detail": d.detail,
+        "sample": d.sample,
         "experts": d.experts.as_ref().map(|e| [e.start, e.end]),
     })
 }

@@ -2,8 +2,10 @@
 //! Method: pad invented checkpoints in folders that are not as a first run meets them.
 
 use crate::invent::QWEN;
+use crate::padded::everything;
 use crate::scene::{Asked, Made, Scene, pad_with, verified};
-use padproof::pad::Outcome;
+use crate::verified::{json, resealed};
+use padproof::pad::{CERTIFICATE, Outcome};
 use std::path::{Path, PathBuf};
 
 /// The partial folder would lie inside an output that is named with a slash.
@@ -141,4 +143,70 @@ fn padding_again_writes_nothing_and_says_why() {
         padded.contains("was padded before, from 44 to 64"),
         "{padded}"
     );
+}
+
+/// Its certificate was believed unread: a stale or forged one made a damaged folder "padded so already".
+#[test]
+fn a_padded_input_is_held_against_its_certificate_before_that_is_believed() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let (asked, more) = (
+        Asked::Align { tp: 2, align: 16 },
+        Asked::Align { tp: 2, align: 64 },
+    );
+    scene.padded(&out, &asked);
+    let twice = out.with_file_name("twice");
+    let told = |asked: &Asked, why: &str| {
+        let error = pad_with(&out, &twice, asked).unwrap_err().to_string();
+        assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+        assert!(!twice.exists() && !padproof::pad::partial(&twice).exists());
+    };
+    let file = |name: &str| {
+        let path = out.join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        (path, bytes)
+    };
+    let (path, whole) = file("model-00001-of-00003.safetensors");
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for (bytes, why) in [(&flipped[..], "is not the pad"), (&whole[..99], "(bytes)")] {
+        std::fs::write(&path, bytes).unwrap();
+        told(&asked, why);
+    }
+    std::fs::write(&path, &whole).unwrap();
+    let (path, whole) = file("model.safetensors.index.json");
+    std::fs::write(&path, "{}").unwrap();
+    told(&asked, "index");
+    std::fs::write(&path, &whole).unwrap();
+    // Certificates of other requests: one that agrees with itself, and one of another folder.
+    let (path, whole) = file(CERTIFICATE);
+    json(&path, |value| value["request"]["align"] = 64.into());
+    resealed(&out);
+    told(&more, "its width of 64 would still become 128");
+    let other = Scene::new(Made::new("e=2,h=32,i=60,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, others) = other.out();
+    other.padded(&others, &asked);
+    std::fs::copy(others.join(CERTIFICATE), &path).unwrap();
+    told(&asked, "says its padproof-certificate.json, but");
+    std::fs::write(&path, &whole).unwrap();
+    assert!(matches!(
+        pad_with(&out, &twice, &asked),
+        Ok(Outcome::Nothing(_))
+    ));
+}
+
+#[test]
+fn what_pad_wrote_is_padded_already_in_every_family_and_quantisation() {
+    for (made, align) in everything() {
+        let scene = Scene::new(made);
+        let (_keep, out) = scene.out();
+        let asked = Asked::Align { tp: 2, align };
+        scene.padded(&out, &asked);
+        let again = pad_with(&out, &out.with_file_name("twice"), &asked);
+        assert!(
+            matches!(again, Ok(Outcome::Nothing(_))),
+            "{}: {again:?}",
+            made.line
+        );
+    }
 }

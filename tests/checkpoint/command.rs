@@ -85,6 +85,16 @@ fn a_clean_dump_of_every_rank_passes() {
         "2",
     ];
     assert_eq!(scene.audit(&path, &layout).status.code(), Some(0));
+    // The same from a file.
+    let named = scene.path("layout.txt");
+    let told = |text: &str| {
+        std::fs::write(&named, text).unwrap();
+        scene.audit(&path, &["--layout", named.to_str().unwrap(), "--tp", "2"])
+    };
+    let right = "# as the engine pads\npad=i128, split=stride\norder=up-gate # up first\n";
+    assert_eq!(told(right).status.code(), Some(0));
+    assert_eq!(told("pad=i128,split=stride").status.code(), Some(1));
+    assert_eq!(told("pad=i128,tp=2").status.code(), Some(2));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod again;
+mod claims;
 mod command;
 mod commands;
 mod families;
@@ -11,6 +12,8 @@ mod faults;
 mod hostile;
 mod invent;
 mod killed;
+mod mixed;
+mod moved;
 mod oddly;
 mod padded;
 mod plain;

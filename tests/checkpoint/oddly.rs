@@ -4,7 +4,7 @@
 use crate::families::shape;
 use crate::invent::{Family, QWEN, before, made};
 use crate::scene::{Asked, Made, Scene, verified};
-use crate::verified::{change, json, of, resealed};
+use crate::verified::{Held, change, json, of, resealed};
 use padproof::checkpoint::{Checkpoint, Layer};
 use padproof::pad::CERTIFICATE;
 use std::path::Path;
@@ -181,4 +181,53 @@ fn outputs_of_another_expert_are_compared_where_one_holds_a_nan() {
         notes.len() == 1 && notes[0].contains("outputs prove nothing"),
         "{notes:?}"
     );
+}
+
+/// The reference has f64's range: what overflows f32 was called a fault of the padding.
+#[test]
+fn what_overflows_unpadded_too_is_no_fault_and_proves_nothing() {
+    let told = |line, plant: &dyn Fn(&mut Vec<Held>)| {
+        let scene = Scene::new(Made::new(line, QWEN));
+        change(scene.path(), plant);
+        let (_keep, out) = scene.out();
+        let padded = scene.padded(&out, &Asked::Align { tp: 2, align: 64 });
+        assert_eq!(verified(&out).faults, 0);
+        let verdict = padded.certificate.differential[0].verdict.clone();
+        (verdict, padded.notes)
+    };
+    let scales = |tensors: &mut Vec<Held>| {
+        for tensor in tensors.iter_mut().filter(|t| t.name.ends_with("_scale")) {
+            tensor.bytes.fill(254);
+        }
+    };
+    let (verdict, notes) = told("e=2,h=64,i=96,tp=2,w=mxfp4,fill=wild", &scales);
+    assert!(verdict.starts_with("vacuous: every output"), "{verdict}");
+    assert!(notes.len() == 1 && notes[0].contains("prove nothing"));
+    // One output channel near the largest of bf16.
+    let large = |tensors: &mut Vec<Held>| {
+        for tensor in tensors.iter_mut().filter(|t| t.name.contains("experts")) {
+            let row = tensor.bytes.len() / tensor.shape[0];
+            match tensor.name.ends_with("down_proj.weight") {
+                true => fill(&mut tensor.bytes[..row], 0x7f61),
+                false => fill(&mut tensor.bytes, 0x4140),
+            }
+        }
+    };
+    let (verdict, notes) = told(PLAIN, &large);
+    let partly = "vacuous for 2 of 128 elements";
+    assert!(
+        verdict.starts_with("pass") && verdict.contains(partly),
+        "{verdict}"
+    );
+    assert!(
+        notes.len() == 1 && notes[0].contains("2 of 128"),
+        "{notes:?}"
+    );
+}
+
+/// One code of two bytes everywhere.
+fn fill(bytes: &mut [u8], code: u16) {
+    for two in bytes.chunks_exact_mut(2) {
+        two.copy_from_slice(&code.to_le_bytes());
+    }
 }

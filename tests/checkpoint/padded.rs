@@ -193,13 +193,34 @@ pub(crate) fn everything() -> Vec<(Made, u64)> {
         "e=3,h=64,i=96,tp=2,w=nvfp4,fill=wild",
         "e=3,h=256,i=384,tp=2,w=fp8-block,fill=wild",
         "e=3,h=64,i=96,tp=2,w=int4-g32,fill=wild",
+        "e=3,h=64,i=44,tp=2,w=f16,fill=wild",
+        "e=3,h=64,i=44,tp=2,w=fp8,fill=wild",
+        "e=3,h=64,i=44,tp=2,w=fp8-channel,fill=wild",
+        "e=3,h=64,i=96,tp=2,w=mxfp8,fill=wild",
+        "e=3,h=64,i=44,tp=2,w=int8,fill=wild",
     ] {
         more(line, Family::Fused);
+    }
+    for line in [
+        "e=2,h=32,i=40,tp=2,w=f16,fill=wild",
+        "e=2,h=32,i=40,tp=2,w=fp8,fill=wild",
+        "e=2,h=32,i=40,tp=2,w=fp8-channel,fill=wild",
+        "e=2,h=32,i=40,tp=2,w=int8,fill=wild",
+    ] {
+        more(line, Family::Transposed);
     }
     for line in [
         "e=2,h=64,i=48,tp=2,act=relu2,w=nvfp4,fill=wild",
         "e=2,h=64,i=44,tp=2,act=relu2,w=fp8,fill=wild",
         "e=2,h=64,i=44,tp=2,act=relu2,w=bf16,fill=wild",
+        "e=2,h=64,i=44,tp=2,act=relu2,w=f16,fill=wild",
+        "e=2,h=64,i=44,tp=2,act=relu2,w=f32,fill=wild",
+        "e=2,h=64,i=44,tp=2,act=relu2,w=fp8-channel,fill=wild",
+        "e=2,h=192,i=320,tp=2,act=relu2,w=fp8-block,fill=wild",
+        "e=2,h=64,i=96,tp=2,act=relu2,w=mxfp8,fill=wild",
+        "e=2,h=64,i=96,tp=2,act=relu2,w=mxfp4,fill=wild",
+        "e=2,h=64,i=96,tp=2,act=relu2,w=int4-g32,fill=wild",
+        "e=2,h=64,i=44,tp=2,act=relu2,w=int8,fill=wild",
     ] {
         more(line, UNGATED);
     }

@@ -67,6 +67,15 @@ pub(crate) enum Slip {
     SwappedAndDirty,
     /// Rows of w2 and w13 in a kernel's own order that no mutant knows.
     Repacked,
+    /// Each rank takes the share of the one opposite.
+    Exchanged,
+    /// A rank's channels begin three early, scales with the block that the first one lies in.
+    ThreeEarly,
+    /// The first expert's second-level scales in both projections.
+    FirstExpertsScales,
+    /// The last expert alone.
+    SwappedInOne,
+    DirtyInOne,
 }
 
 /// Codes of one expert's matrix.
@@ -91,6 +100,7 @@ impl Matrix {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(crate) struct Loader<'a> {
     pub(crate) case: &'a Case,
     pub(crate) logical: &'a Logical,
@@ -194,6 +204,7 @@ impl Loader<'_> {
             Slip::Stride => rank * self.slot,
             Slip::FirstShare => 0,
             Slip::Early => (rank * self.share()).saturating_sub(early),
+            Slip::ThreeEarly => (rank * self.share()).saturating_sub(3),
             _ => rank * self.share(),
         }
     }
@@ -257,10 +268,9 @@ impl Loader<'_> {
         let last = rank + 1 == n(self.case.tp);
         let empty = self.slip == LastRankEmpty && last && matches!(role, Role::W13 | Role::W2);
         let lost = real.checked_sub(1).filter(|_| self.slip == LastColumn);
-        let first_e = if self.slip == FirstExpertsScale && role == Role::W2Global {
-            0
-        } else {
-            e
+        let first_e = match self.slip {
+            FirstExpertsScale | FirstExpertsScales => 0,
+            _ => e,
         };
         let gate = |half: usize| if self.slip == GateScaleForUp { 0 } else { half };
         let pad = |r: usize, c: usize| self.pad(role, 31 * r + 7 * c + rank);
@@ -339,7 +349,14 @@ impl Loader<'_> {
                 })
             }
             // Engines keep gate's first, whatever the rows' order.
-            Role::W13Global => Matrix::new(halves, 1, |r, c| self.code(role, e, gate(r), c)),
+            Role::W13Global => Matrix::new(halves, 1, |r, c| {
+                let e = if self.slip == FirstExpertsScales {
+                    0
+                } else {
+                    e
+                };
+                self.code(role, e, gate(r), c)
+            }),
             Role::W2Global => Matrix::new(1, 1, |r, c| self.code(role, first_e, r, c)),
             Role::W13Bias => Matrix::new(halves * slot, 1, |r, c| {
                 match self.row(role, r, real, slot) {
@@ -416,6 +433,25 @@ impl Loader<'_> {
         Role::ALL.into_iter().filter(there).collect()
     }
 
+    /// What goes wrong in one expert.
+    fn of_expert(&self, e: usize) -> Self {
+        let last = e + 1 == n(self.case.e);
+        let slip = match (self.slip, last) {
+            (Slip::SwappedInOne, true) => Slip::Swapped,
+            (Slip::DirtyInOne, true) => Slip::DirtyW13,
+            (slip, _) => slip,
+        };
+        Loader { slip, ..*self }
+    }
+
+    /// The rank whose share a rank takes.
+    fn from(&self, rank: usize) -> usize {
+        match self.slip {
+            Slip::Exchanged => n(self.case.tp) - 1 - rank,
+            _ => rank,
+        }
+    }
+
     /// The dump of every rank.
     pub(crate) fn dump(&self) -> Invented {
         let mut file = Invented::default();
@@ -423,7 +459,7 @@ impl Loader<'_> {
             for role in self.roles() {
                 let mut bytes = Vec::new();
                 for e in 0..n(self.case.e) {
-                    let mut matrix = self.matrix(role, rank, e);
+                    let mut matrix = self.of_expert(e).matrix(role, self.from(rank), e);
                     if self.slip == Slip::Repacked && matches!(role, Role::W13 | Role::W2) {
                         matrix.codes = repacked(&matrix);
                     }

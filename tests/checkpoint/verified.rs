@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-const SHARD: &str = "model-00001-of-00003.safetensors";
+pub(crate) const SHARD: &str = "model-00001-of-00003.safetensors";
 const P: &str = "model.layers.0.mlp.experts.";
 
 /// A tensor of a file under change.
@@ -67,8 +67,10 @@ pub(crate) fn json(path: &Path, change: impl FnOnce(&mut Value)) {
 
 /// Makes the certificate say that the bytes that are there are those that were written.
 pub(crate) fn resealed(out: &Path) {
-    let checkpoint = Checkpoint::open(out).unwrap();
     json(&out.join(CERTIFICATE), |value| {
+        let Ok(checkpoint) = Checkpoint::open(out) else {
+            return;
+        };
         for note in value["tensors"].as_array_mut().unwrap() {
             let Ok((file, entry)) = checkpoint.entry(note["name"].as_str().unwrap()) else {
                 continue;
@@ -230,6 +232,62 @@ const FAULTS: &[Step] = &[
             v["metadata"]["total_size"] = 5.into()
         });
     }),
+    ("an index that is no JSON", &|out| {
+        std::fs::write(out.join("model.safetensors.index.json"), "{").unwrap()
+    }),
+    ("an index that is no text", &|out| {
+        std::fs::write(out.join("model.safetensors.index.json"), [255; 9]).unwrap()
+    }),
+    ("the index gone", &|out| {
+        std::fs::remove_file(out.join("model.safetensors.index.json")).unwrap()
+    }),
+    ("a tensor in another shard, says the index", &|out| {
+        json(&out.join("model.safetensors.index.json"), |v| {
+            v["weight_map"]["lm_head.weight"] = SHARD.into()
+        });
+    }),
+    ("a shard that is not there, says the index", &|out| {
+        json(&out.join("model.safetensors.index.json"), |v| {
+            v["weight_map"]["more"] = "more.safetensors".into()
+        });
+    }),
+    ("a tensor that is not there, says the index", &|out| {
+        json(&out.join("model.safetensors.index.json"), |v| {
+            v["weight_map"]["more"] = SHARD.into()
+        });
+    }),
+    ("a shard outside, says the index", &|out| {
+        json(&out.join("model.safetensors.index.json"), |v| {
+            v["weight_map"]["lm_head.weight"] = "../x".into()
+        });
+    }),
+    ("a shard gone", &|out| {
+        std::fs::remove_file(out.join(SHARD)).unwrap()
+    }),
+    ("a shard that was cut short", &|out| {
+        let bytes = std::fs::read(out.join(SHARD)).unwrap();
+        std::fs::write(out.join(SHARD), &bytes[..bytes.len() - 1]).unwrap();
+    }),
+    ("a shard that is a folder", &|out| {
+        std::fs::remove_file(out.join(SHARD)).unwrap();
+        std::fs::create_dir(out.join(SHARD)).unwrap();
+    }),
+    ("a tensor in two shards", &|out| {
+        change(out, |t| {
+            t.push(Held {
+                name: "lm_head.weight".to_owned(),
+                dtype: Dtype::U8,
+                shape: vec![2],
+                bytes: vec![0; 2],
+            });
+        });
+    }),
+    ("the config gone", &|out| {
+        std::fs::remove_file(out.join("config.json")).unwrap()
+    }),
+    ("a link that leads nowhere", &|out| {
+        std::os::unix::fs::symlink("nowhere", out.join("link")).unwrap();
+    }),
     ("a tokenizer edited", &|out| {
         std::fs::write(out.join("tokenizer.json"), "{}").unwrap()
     }),
@@ -248,9 +306,9 @@ const FAULTS: &[Step] = &[
 ];
 
 /// What is left when a fault is planted: the scene's folder is kept for links.
-fn answer(out: &Path) -> String {
+pub(crate) fn answer(out: &Path) -> String {
     match verify(out, &mut |_| {}) {
-        Err(error) => format!("refused: {error}").replace(out.to_str().unwrap(), "OUT"),
+        Err(error) => format!("refused: {error}"),
         Ok(found) if found.faults == 0 => "holds".to_owned(),
         Ok(found) => {
             let first = &found.first[0];
@@ -265,9 +323,10 @@ fn answer(out: &Path) -> String {
             )
         }
     }
+    .replace(out.to_str().unwrap(), "OUT")
 }
 
-fn copied(from: &Path) -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn copied(from: &Path) -> (tempfile::TempDir, PathBuf) {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir(to).unwrap();
         for entry in std::fs::read_dir(from).unwrap() {
@@ -302,6 +361,12 @@ fn every_fault_in_files_is_found_and_named() {
             sealed == "holds",
             *name == "nothing",
             "{name}, sealed again: {sealed}"
+        );
+        // What the system can read is never an error of `verify`.
+        let refused = |text: &str| text.starts_with("refused") && !name.contains("certificate");
+        assert!(
+            !refused(&plain) && !refused(&sealed),
+            "{name}: {plain}, {sealed}"
         );
         writeln!(matrix, "{name}\n    {plain}").unwrap();
         if sealed != plain {
@@ -358,99 +423,4 @@ fn block_scales_of_half_bytes_are_refused() {
     let error = scene.pad(&out, &Asked::Rule { tp: 2, id }).unwrap_err();
     let error = error.to_string();
     assert!(error.contains(name) && error.contains("F4"), "{error}");
-}
-
-/// What readers of the format look at beside tensors, and what the certificate says of itself.
-#[test]
-fn headers_and_claims_are_held_too() {
-    let scene = Scene::new(Made::new("e=2,h=64,i=96,tp=2,w=nvfp4,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    scene.padded(&out, &Asked::Align { tp: 2, align: 64 });
-    {
-        let (_folder, out) = copied(&out);
-        let path = out.join(SHARD);
-        let bytes = std::fs::read(&path).unwrap();
-        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-        let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
-        header["__metadata__"] = serde_json::json!({"format": "tf"});
-        let text = serde_json::to_vec(&header).unwrap();
-        let new = [
-            &(text.len() as u64).to_le_bytes(),
-            &text[..],
-            &bytes[8 + length..],
-        ]
-        .concat();
-        std::fs::write(&path, new).unwrap();
-        assert!(answer(&out).contains("__metadata__"), "{}", answer(&out));
-    }
-    let told = |change: &dyn Fn(&mut Value), again: bool| {
-        let (_folder, out) = copied(&out);
-        json(&out.join(CERTIFICATE), change);
-        if again {
-            resealed(&out);
-        }
-        answer(&out)
-    };
-    for (key, value) in [("tool", "other"), ("rule", "x"), ("seal", "")] {
-        let changed = told(&|v| v[key] = value.into(), false);
-        assert_ne!(changed, "holds", "{key}");
-    }
-    let tp = told(&|v| v["request"]["tp"] = 4.into(), true);
-    assert!(tp.contains("request.tp"), "{tp}");
-    let differing = told(&|v| v["audit"]["differing"] = 9.into(), true);
-    assert!(differing.contains("audit.differing"), "{differing}");
-    let nan = |v: &mut Value| v["plan"]["routed"]["scale_pad"] = serde_json::json!([0x7f, 0x7f]);
-    let nan = told(&nan, true);
-    assert!(nan.contains("do not agree"), "{nan}");
-}
-
-#[test]
-fn a_hostile_certificate_is_one_sentence() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    scene.padded(&out, &Asked::Align { tp: 2, align: 16 });
-    let told = |change: &dyn Fn(&mut Value)| {
-        let (_folder, out) = copied(&out);
-        json(&out.join(CERTIFICATE), change);
-        match verify(&out, &mut |_| {}) {
-            Err(error) => error.to_string(),
-            Ok(found) => {
-                assert!(found.faults > 0);
-                String::new()
-            }
-        }
-    };
-    let width = |key: &'static str, value: Value| {
-        move |v: &mut Value| v["plan"]["routed"]["width"][key] = value.clone()
-    };
-    for (change, word) in [
-        (width("to", (1_u64 << 60).into()), "do not agree"),
-        (width("slot", 0.into()), "do not agree"),
-        (
-            width("pieces", serde_json::json!([[0, 40], [41, 3]])),
-            "do not agree",
-        ),
-        (
-            width("pieces", serde_json::json!([[0, u64::MAX], [44, 0]])),
-            "do not agree",
-        ),
-        (width("pieces", "x".into()), "invalid type"),
-    ] {
-        let why = told(&change);
-        assert!(why.contains(word) && why.lines().count() == 1, "{why}");
-    }
-    assert!(told(&|v| v["schema"] = 2.into()).contains("schema=2"));
-    assert!(told(&|v| v["more"] = 1.into()).contains("unknown field"));
-    // Sizes that fit each other and nothing else.
-    told(&|v| v["plan"]["experts"] = u64::MAX.into());
-    told(&|v| v["plan"]["routed"]["blocks"] = serde_json::json!({"from": 0, "to": 0}));
-    told(&|v| v["plan"]["routed"]["blocks"] = serde_json::json!({"from": 1, "to": 7}));
-    told(&|v| v["plan"]["routed"]["format"] = "fp8-block".into());
-    told(&|v| v["tensors"][0]["shape"] = serde_json::json!([u64::MAX, u64::MAX]));
-    told(&|v| v["tensors"][0]["file"] = "../config.json".into());
-    told(&|v| v["files"][0]["name"] = "../config.json".into());
-    told(&|v| v["plan"]["gated"] = false.into());
-    std::fs::remove_file(out.join(CERTIFICATE)).unwrap();
-    let gone = verify(&out, &mut |_| {}).unwrap_err().to_string();
-    assert!(gone.contains(CERTIFICATE), "{gone}");
 }

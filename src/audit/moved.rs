@@ -1,0 +1,272 @@
+//! Names faults of place that have a number: whose share a rank holds, and where its channels begin.
+//!
+//! It must not say more than it can show. Layer 7.
+
+use super::AuditError;
+use super::check::count;
+use super::diagnose::{Diagnosis, Evidence, Look};
+use super::files::{experts_of, window};
+use super::sample::Sample;
+use super::variants::{Held, Padding, Variants};
+use crate::checkpoint::{Dump, Layer};
+use crate::layout::{logical_of, map};
+use crate::plan::{Plan, Role};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// Ranks of which it is looked up whose share they hold.
+const RANKS_MAX: usize = 64;
+
+fn named(name: &'static str, meaning: &'static str, source: &'static str) -> Diagnosis {
+    Diagnosis {
+        name,
+        meaning,
+        source,
+        by: Evidence::Elements,
+        experts: None,
+        tensors: Vec::new(),
+        ranks: Vec::new(),
+        detail: String::new(),
+        sample: String::new(),
+    }
+}
+
+/// Ranks that hold the share of another rank, of their own group of experts or of another one: told
+/// by the first and the last expert that a rank holds.
+pub(super) fn exchanged(
+    (plan, layer, dump): (&Plan, &Layer<'_>, &Dump<'_>),
+    look: &Look<'_>,
+) -> Result<Vec<Diagnosis>, AuditError> {
+    if plan.ranks.len() > RANKS_MAX {
+        return Ok(Vec::new());
+    }
+    let mut whose: Option<BTreeMap<usize, usize>> = None;
+    for last in [false, true] {
+        let found = holders((plan, layer, dump), last)?;
+        whose = Some(match whose {
+            None => found,
+            Some(mut first) => {
+                first.retain(|rank, other| found.get(rank) == Some(other));
+                first
+            }
+        });
+    }
+    let whose = whose.unwrap_or_default();
+    let right = look.right(Padding::Any);
+    let wrong = look.held.iter().zip(&right).filter(|(_, right)| !**right);
+    let explained = |(held, _): (&Held<'_>, _)| whose.contains_key(&held.stored.rank);
+    if whose.is_empty() || !wrong.clone().all(explained) {
+        return Ok(Vec::new());
+    }
+    let told: Vec<String> = whose
+        .iter()
+        .take(4)
+        .map(|(rank, other)| format!("rank {rank} holds what belongs on rank {other}"))
+        .collect();
+    let more = match whose.len().saturating_sub(told.len()) {
+        0 => String::new(),
+        n => format!(", and {n} more"),
+    };
+    Ok(vec![Diagnosis {
+        ranks: whose.keys().copied().collect(),
+        detail: format!("{}{more}", told.join(", ")),
+        ..named(
+            "ranks-exchanged",
+            "a rank's file holds the share of another rank, or of another group's experts",
+            "facts/reports.md B64; this audit's comparison with every rank's share",
+        )
+    }])
+}
+
+/// Each rank whose first or last expert is that of another rank: whose.
+fn holders(
+    (plan, layer, dump): (&Plan, &Layer<'_>, &Dump<'_>),
+    last: bool,
+) -> Result<BTreeMap<usize, usize>, AuditError> {
+    let sample = Sample::of(plan)?;
+    let mut shares: BTreeMap<usize, Variants> = BTreeMap::new();
+    let mut of_rank = Vec::new();
+    for rank in 0..plan.ranks.len() {
+        let experts = experts_of(plan, rank)?;
+        if experts.is_empty() || plan.ranks[rank].len == 0 {
+            continue;
+        }
+        let e = if last { experts.end - 1 } else { experts.start };
+        of_rank.push((rank, e));
+        if let Entry::Vacant(place) = shares.entry(e) {
+            let part = window(&sample.plan(plan), &(e..e + 1))?;
+            let logical = sample.logical(plan, layer, e..e + 1)?;
+            let Some(variants) = Variants::of(&part, &logical) else {
+                return Ok(BTreeMap::new());
+            };
+            place.insert(variants);
+        }
+    }
+    let mut whose = BTreeMap::new();
+    for &(rank, e) in &of_rank {
+        let held = one_expert((plan, dump, &sample), rank, e)?;
+        let is = |(other, at): &(usize, usize)| {
+            let right = |held: &Held<'_>| shares[at].same_of(*other, held, Padding::Any);
+            !held.is_empty() && held.iter().all(right)
+        };
+        // What is its own, or more than one's, says nothing.
+        let mut all = of_rank.iter().filter(|other| is(other));
+        if let (Some(&(other, _)), None) = (all.next(), all.next())
+            && other != rank
+        {
+            whose.insert(rank, other);
+        }
+    }
+    Ok(whose)
+}
+
+/// A rank's tensors of one expert; none where one is not of the plan's size.
+fn one_expert<'a>(
+    (plan, dump, sample): (&Plan, &'a Dump<'_>, &Sample),
+    rank: usize,
+    e: usize,
+) -> Result<Vec<Held<'a>>, AuditError> {
+    let experts = experts_of(plan, rank)?;
+    let part = window(&sample.plan(plan), &(e..e + 1))?;
+    let local = e - experts.start..e - experts.start + 1;
+    let mut all = Vec::new();
+    for stored in dump.tensors.iter().filter(|t| t.rank == rank) {
+        let Ok(map) = map(&part, stored.role, rank) else {
+            return Ok(Vec::new());
+        };
+        match sample.held(plan, dump, stored, local.clone())? {
+            Some(bytes) if bytes.len() == map.bytes() => all.push(Held { stored, map, bytes }),
+            _ => return Ok(Vec::new()),
+        }
+    }
+    Ok(all)
+}
+
+/// Ranks whose channels begin at others than theirs, by any number: found by the first channel, and
+/// held against every tensor. Scales may be where they should be, or begin with the block that the
+/// first channel lies in.
+pub(super) fn shifted(look: &Look<'_>) -> Vec<Diagnosis> {
+    let plan = &look.plan;
+    let right = look.right(Padding::Any);
+    let (mut moved, mut blocks) = (plan.clone(), plan.clone());
+    let block = plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
+    let mut by = BTreeMap::new();
+    for (rank, share) in plan.ranks.iter().enumerate() {
+        let wrong = |(held, right): (&Held<'_>, &bool)| held.stored.rank == rank && !*right;
+        if !look.held.iter().zip(&right).any(wrong) {
+            continue;
+        }
+        let Some(start) = first_channel(look, rank).filter(|&c| c != share.start) else {
+            return Vec::new();
+        };
+        let len = share.len.min(plan.dims.i - start.min(plan.dims.i));
+        (moved.ranks[rank].start, moved.ranks[rank].len) = (start, len);
+        let floor = start / block * block;
+        let len = share.len.min(plan.dims.i - floor.min(plan.dims.i));
+        (blocks.ranks[rank].start, blocks.ranks[rank].len) = (floor, len);
+        by.insert(rank, (share.start, start));
+    }
+    let moved = look.right.repacked(&moved, &look.logical);
+    let blocks = look.right.repacked(&blocks, &look.logical);
+    let explained = |(held, right): (&Held<'_>, &bool)| {
+        let scale = matches!(held.stored.role, Role::W13Scale | Role::W2Scale);
+        *right || moved.same(held, Padding::Any) || scale && blocks.same(held, Padding::Any)
+    };
+    let Some((_, &(from, to))) = by.first_key_value() else {
+        return Vec::new();
+    };
+    if !look.held.iter().zip(&right).all(explained) {
+        return Vec::new();
+    }
+    let far = |(from, to): (u64, u64)| (from.abs_diff(to), to < from);
+    let same = by.values().all(|one| far(*one) == far((from, to)));
+    let detail = match (same, far((from, to))) {
+        (true, (n, early)) => {
+            let channels = if n == 1 { "channel" } else { "channels" };
+            format!(
+                "by {n} {channels}, too {}",
+                if early { "early" } else { "late" }
+            )
+        }
+        (false, _) => {
+            let each = by.iter().take(4);
+            let each: Vec<String> = each
+                .map(|(rank, (from, to))| format!("rank {rank} at {to} in place of {from}"))
+                .collect();
+            each.join(", ")
+        }
+    };
+    // Where a tensor of these ranks is in its place and would not be, the fault is in the others.
+    let spared = |(held, right): (&Held<'_>, &bool)| {
+        *right && by.contains_key(&held.stored.rank) && !moved.same(held, Padding::Any)
+    };
+    let mut tensors = Vec::new();
+    if look.held.iter().zip(&right).any(spared) {
+        for (held, _) in look.held.iter().zip(&right).filter(|(_, right)| !**right) {
+            let name = held.stored.role.name();
+            if !tensors.contains(&name) {
+                tensors.push(name);
+            }
+        }
+    }
+    vec![Diagnosis {
+        experts: Some(look.experts.clone()),
+        ranks: by.keys().copied().collect(),
+        tensors,
+        detail,
+        ..named(
+            "channels-shifted",
+            "a rank's channels begin at another one than its first",
+            "facts/upstream-padding.md 3.2 M12, by a number that is no block",
+        )
+    }]
+}
+
+/// The channel that a rank holds in the place of its first: by w13's rows, else by w2's columns.
+fn first_channel(look: &Look<'_>, rank: usize) -> Option<u64> {
+    let share = look.plan.ranks[rank];
+    let start = usize::try_from(share.start).ok()?;
+    let width = usize::try_from(look.plan.dims.i).ok()?;
+    let mut found = None;
+    for role in [Role::W13, Role::W2] {
+        let is = |held: &&Held<'_>| held.stored.rank == rank && held.stored.role == role;
+        let held = look.held.iter().find(is)?;
+        let (map, source) = (&held.map, logical_of(&look.logical, role)?);
+        if held.bytes.len() != map.bytes() || map.shape()[0] == 0 {
+            return None;
+        }
+        let expert = map.experts.to_logical(0)?;
+        let [_, rows, cols] = map.logical_shape();
+        // Where a channel's n-th element lies: in gate's row, or in a column.
+        let second = role == Role::W2;
+        let len = if second { rows } else { cols };
+        let at = |channel: usize, n: usize| if second { (n, channel) } else { (channel, n) };
+        let stored: Vec<u32> = (0..len)
+            .map(|n| {
+                let (r, c) = at(start, n);
+                let (r, c) = (map.rows.to_physical(r)?, map.cols.to_physical(c)?);
+                Some(map.grid.read(&held.bytes, map.address(0, r, c)))
+            })
+            .collect::<Option<_>>()?;
+        let code = |r: usize, c: usize| {
+            let (at, wide) = ((expert * rows + r) * cols + c, source.bits() / 8);
+            let bytes = &source.bytes()[at * wide..(at + 1) * wide];
+            bytes.iter().rev().fold(0, |n, b| n << 8 | u32::from(*b))
+        };
+        let same = |channel: &usize| {
+            (0..len).all(|n| {
+                let (r, c) = at(*channel, n);
+                code(r, c) == stored[n]
+            })
+        };
+        // The nearest first.
+        let mut all: Vec<usize> = (0..width).collect();
+        all.sort_by_key(|c| c.abs_diff(start));
+        let channel = count(all.into_iter().find(same)?);
+        if channel != share.start {
+            return Some(channel);
+        }
+        found = Some(channel);
+    }
+    found
+}
