@@ -55,6 +55,7 @@ pub fn audit(plan: &Plan, logical: &Logical, packed: &PackedInputs) -> Result<Au
                 bytes: tensor.bytes(),
                 source: Some(source),
                 first: (0, 0),
+                band: None,
             };
             tensor_audit.run(&mut audit);
         }
@@ -82,6 +83,7 @@ pub fn audit_bytes(
         bytes,
         source: None,
         first: (0, 0),
+        band: None,
     };
     tensor_audit.run(&mut audit);
     Ok(audit)
@@ -98,14 +100,20 @@ pub(super) struct TensorAudit<'a> {
     pub(super) source: Option<&'a Tensor>,
     /// What number the first expert of the bytes has: in the rank's tensor, and in the layer.
     pub(super) first: (usize, usize),
+    /// The rows that the bytes are of, where they are some of one expert, row by row; else none.
+    pub(super) band: Option<Range<usize>>,
 }
 
 impl TensorAudit<'_> {
     pub(super) fn run(&self, audit: &mut Audit) {
         let map = self.map;
-        if self.bytes.len() != map.bytes() {
+        let (rows, wanted) = match &self.band {
+            Some(rows) => (rows.clone(), self.bytes_of(rows.len())),
+            None => (0..map.shape()[1], map.bytes()),
+        };
+        if self.bytes.len() != wanted {
             audit.report(Difference {
-                wanted: count(map.bytes()),
+                wanted: count(wanted),
                 actual: count(self.bytes.len()),
                 ..Difference::of_tensor(map.role.name(), Some(self.rank), Fault::Size)
             });
@@ -113,7 +121,7 @@ impl TensorAudit<'_> {
         }
         audit.checked_bytes += count(self.bytes.len());
         let rule = Inert::of(map);
-        for_each_stretch(map, |e, r, cols, logical| match logical {
+        for_each_stretch(map, rows, |e, r, cols, logical| match logical {
             None => {
                 audit.pads += count(cols.len());
                 if cols.is_empty() {
@@ -123,7 +131,7 @@ impl TensorAudit<'_> {
                     return;
                 }
                 for c in cols {
-                    let at = map.address(e, r, c);
+                    let at = self.address(e, r, c);
                     let actual = map.grid.read(self.bytes, at);
                     match rule.judge(actual) {
                         Judgement::Inert => {}
@@ -144,7 +152,7 @@ impl TensorAudit<'_> {
                     return;
                 }
                 for (n, c) in cols.enumerate() {
-                    let at = map.address(e, r, c);
+                    let at = self.address(e, r, c);
                     let logical = (l_e, l_r, l_c + n);
                     let actual = map.grid.read(self.bytes, at);
                     let wanted = self.wanted(source, logical);
@@ -155,6 +163,9 @@ impl TensorAudit<'_> {
                 }
             }
         });
+        if self.band.is_some() {
+            return;
+        }
         // Where the stack leaves memory as it was, anything may stand.
         let wanted = map.grid.storage.pad_code();
         for_each_storage_pad(map, |physical, at| {
@@ -165,6 +176,27 @@ impl TensorAudit<'_> {
                 self.report(audit, Fault::StoragePad, physical, None, at, wanted, actual);
             }
         });
+    }
+
+    /// Bytes of so many whole rows.
+    fn bytes_of(&self, rows: usize) -> usize {
+        rows * self.map.grid.cols * self.map.grid.bits / 8
+    }
+
+    /// Elements before those that the bytes begin with.
+    fn before(&self) -> usize {
+        let rows = self.band.as_ref().map_or(0, |rows| rows.start);
+        rows * self.map.grid.cols
+    }
+
+    /// What number an element has among the bytes.
+    fn index(&self, e: usize, r: usize, c: usize) -> usize {
+        self.map.grid.index(e, r, c) - self.before()
+    }
+
+    /// Where an element lies among the bytes.
+    fn address(&self, e: usize, r: usize, c: usize) -> Address {
+        self.map.grid.address(self.index(e, r, c))
     }
 
     /// Whether a stretch of padding holds the plan's code, inert; false leaves it open.
@@ -178,7 +210,7 @@ impl TensorAudit<'_> {
         let all = |bytes: &[u8], byte: u8| bytes.iter().fold(0, |any, b| any | (b ^ byte)) == 0;
         match (grid.storage, grid.bits) {
             (Storage::Linear, 4) => {
-                let start = grid.index(e, r, cols.start);
+                let start = self.index(e, r, cols.start);
                 let end = start + cols.len();
                 let whole = start.div_ceil(2)..(end / 2).max(start.div_ceil(2));
                 let edge = |n: usize| grid.read(self.bytes, grid.address(n)) == code;
@@ -190,7 +222,7 @@ impl TensorAudit<'_> {
             }
             (Storage::Linear, bits) => {
                 let wide = bits / 8;
-                let start = grid.index(e, r, cols.start) * wide;
+                let start = self.index(e, r, cols.start) * wide;
                 code == 0 && all(&self.bytes[start..start + cols.len() * wide], 0)
             }
             _ => false,
@@ -210,7 +242,7 @@ impl TensorAudit<'_> {
         let bytes = source.bytes();
         match (grid.storage, grid.bits) {
             (Storage::Linear, 4) => {
-                let start = grid.index(e, r, cols.start);
+                let start = self.index(e, r, cols.start);
                 let whole = [start, first, len].iter().all(|n| n.is_multiple_of(2));
                 if source.bits() == 4 && whole && grid.nibble == Nibble::Low {
                     let (start, first, len) = (start / 2, first / 2, len / 2);
@@ -224,7 +256,7 @@ impl TensorAudit<'_> {
             }
             (Storage::Linear, bits) => {
                 let wide = bits / 8;
-                let start = grid.index(e, r, cols.start) * wide;
+                let start = self.index(e, r, cols.start) * wide;
                 self.bytes[start..start + len * wide] == bytes[first * wide..(first + len) * wide]
             }
             (_, 8) => {
@@ -290,7 +322,7 @@ impl TensorAudit<'_> {
             physical: Some(moved(physical, held)),
             logical: logical.map(|place| moved(place, whole)),
             expert: Some(physical.0 + whole),
-            byte: at.byte + held * expert_bytes,
+            byte: at.byte + self.before() * self.map.grid.bits / 8 + held * expert_bytes,
             wanted: u64::from(wanted),
             actual: u64::from(actual),
             ..Difference::of_tensor(self.map.role.name(), Some(self.rank), fault)

@@ -6,8 +6,11 @@ use super::types::{Audit, Difference, Fault};
 use crate::checkpoint::{Dump, Layer, LayerShape, Stored};
 use crate::layout::{Map, map, pad_code, roles};
 use crate::plan::{Plan, Role};
-use crate::terms::{Bias, LayerKind};
+use crate::terms::{Bias, LayerKind, Storage};
 use std::ops::Range;
+
+/// Bytes of a rank's tensor that are held at once, where it is stored row by row.
+const BAND_BYTES: usize = 16 << 20;
 
 /// What a checkpoint's layer must be like under a plan; `interleaved` says whether the checkpoint
 /// stores gate and up in turn.
@@ -94,21 +97,47 @@ pub fn audit_files_told(
                 expect_size(role.name(), job.map.logical_bytes(), len)?;
                 let local = e - job.experts.start;
                 let all = job.experts.len();
-                let bytes = read(dump, job.stored, &job.map, local..local + 1, all)?;
-                let tensor_audit = TensorAudit {
-                    map: &job.map,
-                    rank: job.stored.rank,
-                    pad_code: pad_code(plan, role),
-                    bytes: &bytes,
-                    source: Some(&source),
-                    first: (local, e),
-                };
-                tensor_audit.run(&mut audit);
-                progress(count(bytes.len()), whole);
+                for band in bands(&job.map) {
+                    let (map, rows) = (&job.map, job.map.shape()[1]);
+                    let bytes = match &band {
+                        None => read(dump, job.stored, map, local..local + 1, all)?,
+                        Some(of) => {
+                            let of = (of.clone(), rows);
+                            dump.read_rows(job.stored, map.dtype, (local, all), of)?
+                        }
+                    };
+                    let tensor_audit = TensorAudit {
+                        map,
+                        rank: job.stored.rank,
+                        pad_code: pad_code(plan, role),
+                        bytes: &bytes,
+                        source: Some(&source),
+                        first: (local, e),
+                        band,
+                    };
+                    tensor_audit.run(&mut audit);
+                    progress(count(bytes.len()), whole);
+                }
             }
         }
     }
     Ok(audit)
+}
+
+/// The rows that are read at once, where one expert's are stored one after the other and are many; else
+/// none, which is all of them.
+fn bands(map: &Map) -> Vec<Option<Range<usize>>> {
+    let ([_, rows, cols], grid) = (map.shape(), map.grid);
+    let row_by_row = grid.storage == Storage::Linear && (grid.rows, grid.cols) == (rows, cols);
+    let row = (cols * grid.bits / 8).max(1);
+    if !row_by_row || map.bytes() <= BAND_BYTES || !(cols * grid.bits).is_multiple_of(8) {
+        return vec![None];
+    }
+    let each = (BAND_BYTES / row).max(1);
+    let starts = (0..rows).step_by(each);
+    starts
+        .map(|start| Some(start..rows.min(start + each)))
+        .collect()
 }
 
 /// The job of a tensor; none where its size is another one, which is reported.

@@ -274,6 +274,36 @@ impl<'a> Dump<'a> {
     }
 }
 
+impl Dump<'_> {
+    /// The bytes of some of the rows, `of` in all, of one of the `all` experts that a tensor holds.
+    ///
+    /// # Errors
+    /// As [`Dump::read`], and when its bytes are not a multiple of `of`.
+    pub fn read_rows(
+        &self,
+        stored: &Stored,
+        dtype: Dtype,
+        (expert, all): (usize, usize),
+        (rows, of): (Range<usize>, usize),
+    ) -> Result<Vec<u8>, CheckpointError> {
+        self.bytes(stored, dtype)?;
+        let (file, entry) = self.checkpoint.entry(&stored.name)?;
+        let lines = count(all).saturating_mul(count(of));
+        if lines == 0 || !entry.bytes.is_multiple_of(lines) || rows.end > of || expert >= all {
+            let why = format!(
+                "{} bytes are not those of {all} experts of {of} rows",
+                entry.bytes
+            );
+            return Err(tensor_error(file.name(), &stored.name, why));
+        }
+        let line = entry.bytes / lines;
+        let first = count(expert) * count(of);
+        let part = (first + count(rows.start)) * line..(first + count(rows.end)) * line;
+        let bytes = file.data(&stored.name, part)?;
+        Ok(widened(dtype, entry.dtype, bytes))
+    }
+}
+
 /// The rank that a name says: a part `rank3`, `tp3`, or `rank` followed by `3`.
 fn rank_of(name: &str) -> Option<usize> {
     let mut parts = name.split('.').peekable();

@@ -259,7 +259,9 @@ fn layout(given: &str) -> Result<String, CliError> {
     let opened = File::open(path).map_err(wrong)?;
     let mut taken = opened.take(LAYOUT_MAX);
     taken.read_to_string(&mut text).map_err(wrong)?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or(""));
     let words = lines.flat_map(|line| line.split(',')).map(str::trim);
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     Ok(words.join(","))

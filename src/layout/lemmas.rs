@@ -161,7 +161,7 @@ proptest! {
             let mut one = Vec::new();
             for_each(&map, |p, _, l| one.push((p, l)));
             let mut other = Vec::new();
-            for_each_stretch(&map, |e, r, cols, l| {
+            for_each_stretch(&map, 0..map.shape()[1], |e, r, cols, l| {
                 other.extend(cols.enumerate().map(|(n, c)| {
                     ((e, r, c), l.map(|(e, r, c)| (e, r, c + n)))
                 }));

@@ -39,13 +39,18 @@ pub fn for_each_storage_pad(map: &Map, mut f: impl FnMut(Place3, Address)) {
 }
 
 /// Calls `f(expert, row, columns, logical)` for every stretch of a row of the padded grid that
-/// is padding, or holds consecutive logical elements from `logical` on; in physical order.
-pub fn for_each_stretch(map: &Map, mut f: impl FnMut(usize, usize, Range<usize>, Option<Place3>)) {
+/// is padding, or holds consecutive logical elements from `logical` on; in physical order, of some
+/// rows of each expert.
+pub fn for_each_stretch(
+    map: &Map,
+    of: Range<usize>,
+    mut f: impl FnMut(usize, usize, Range<usize>, Option<Place3>),
+) {
     let [experts, rows, cols] = map.shape();
     let stretches = stretches(&map.cols);
     for e in 0..experts {
         let e_l = map.experts.to_logical(e);
-        for r in 0..rows {
+        for r in of.start..of.end.min(rows) {
             let Some((e_l, r_l)) = e_l.zip(map.rows.to_logical(r)) else {
                 f(e, r, 0..cols, None);
                 continue;

@@ -246,6 +246,42 @@ fn groups_of_experts_that_were_exchanged_are_named() {
     assert_eq!(named(&[1]), [one]);
 }
 
+/// Rows of large tensors are read a few MiB at a time: the place of what differs must not move.
+#[test]
+fn places_in_large_tensors_are_counted_from_their_beginning() {
+    let line = "e=2,h=2048,i=4400,w=bf16,pad=i4480,fill=wild,seed=3";
+    let (case, plan, logical) = made(line);
+    let mut packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
+    let w13 = packed.ranks[0].get_mut(padproof::plan::Role::W13).unwrap();
+    // Of the second expert: its last element of up, and the last pad.
+    let (row, expert) = (2048 * 2, 2 * 4480 * 2048 * 2);
+    let places = [expert + (4480 + 4400) * row - 2, 2 * expert - 2];
+    for at in places {
+        w13.bytes_mut()[at] ^= 1;
+    }
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let dumped = crate::invent::after(&packed, &[0]).open();
+    let dump = Dump::find(&dumped, None, None, 1).unwrap();
+    let audit = audit_files(&plan, &layer, &dump).unwrap();
+    let found: Vec<_> = audit
+        .first
+        .iter()
+        .map(|d| (d.byte, d.physical, d.logical))
+        .collect();
+    let wanted = [
+        (places[0], Some((1, 8879, 2047)), Some((1, 8799, 2047))),
+        (places[1], Some((1, 8959, 2047)), None),
+    ];
+    assert_eq!(found, wanted);
+    let bytes = dumped
+        .names()
+        .map(|n| dumped.entry(n).unwrap().1.bytes)
+        .sum::<u64>();
+    assert_eq!(audit.checked_bytes, bytes);
+    assert_eq!(audit.elements, 2 * 3 * 4400 * 2048);
+}
+
 /// Every rank of every mutant was packed whole, so that a large expert took gigabytes, and larger ones
 /// went without a name.
 #[test]
