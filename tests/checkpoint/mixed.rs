@@ -190,10 +190,7 @@ fn zero_points_and_permuted_groups_are_refused_by_name() {
         let opened = file.open();
         let error = Layer::find(&opened, shape(&plan, QWEN), None).err();
         let error = error.unwrap_or_else(|| panic!("{maker}: read")).to_string();
-        let known = [
-            "zero points and permuted groups",
-            "named as in no known family",
-        ];
+        let known = ["zero points and permuted groups", "AWQ and GPTQ"];
         assert!(known.iter().any(|k| error.contains(k)), "{maker}: {error}");
         // The reader of paddings.
         let scene = Scene::new(Made::new(line, QWEN));
@@ -211,10 +208,7 @@ fn zero_points_and_permuted_groups_are_refused_by_name() {
             },
         );
         let why = pad_refused(&scene, &Asked::Align { tp: 2, align: 128 });
-        let known = [
-            "zero points and permuted groups",
-            "no known tensor of an expert",
-        ];
+        let known = ["zero points and permuted groups", "AWQ and GPTQ"];
         assert!(known.iter().any(|k| why.contains(k)), "{maker}: {why}");
         assert!(
             why.contains("model.layers.0.mlp.experts.0."),
