@@ -38,13 +38,13 @@ impl Treat<'_> {
         if input.iter().any(|word| name.ends_with(word)) && count.is_some_and(|n| n <= most) {
             return Ok(Change::Copy);
         }
-        let why = if changes_meaning(name) {
-            "zero points and permuted groups are not padded".to_owned()
-        } else if [".qweight", ".qzeros", ".scales"]
+        let why = if [".qweight", ".qzeros", ".scales"]
             .iter()
             .any(|s| name.ends_with(s))
         {
             "weights as AWQ and GPTQ store them (qweight, qzeros, g_idx) are not padded".to_owned()
+        } else if changes_meaning(name) {
+            "zero points and permuted groups are not padded".to_owned()
         } else {
             let (dtype, shape) = (shaped.dtype, &shaped.shape);
             format!(
