@@ -3,8 +3,7 @@
 
 Usage: python benches/triton_moe.py [TOKENS ...], on a machine with a GPU, beside `cargo bench --bench device`. Prints
 rows of the same table: problem, tokens, microseconds; the padded width, and where it differs the bare one, which is
-what a stack without padding would run. bfloat16 weights only: those rows compare (Triton's FP8 and FP4 paths quantise
-activations, which these kernels do not). What cannot be imported or called is said and left out. Nothing here has run on
+what a stack without padding would run. bfloat16 weights only. What cannot be imported or called is said and left out. Nothing here has run on
 a device yet (kernels/MEASURED.md).
 """
 import statistics

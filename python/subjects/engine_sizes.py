@@ -74,7 +74,7 @@ def vllm_mxfp4(backend):
     return sizes
 
 
-def vllm_marlin():
+def vllm_marlin_int4():
     logger = types.SimpleNamespace(warning_once=lambda *_: None)
     path = "model_executor/layers/quantization/utils/marlin_utils.py"
     given = {"math": math, "round_up": round_up, "logger": logger}
@@ -97,7 +97,7 @@ if __name__ == "__main__":
     elif package == "vllm" and variant:
         installed = importlib.metadata.packages_distributions().get("vllm", ["vllm"])
         distribution, weights = installed[0], ["int4-g32"] if variant == "marlin-int4" else ["mxfp4"]
-        sizes = vllm_marlin() if variant == "marlin-int4" else vllm_mxfp4(variant)
+        sizes = vllm_marlin_int4() if variant == "marlin-int4" else vllm_mxfp4(variant)
     else:
         sys.exit(f"no way `{WAY}`; one of: sglang, sglang-no-fp4, vllm-BACKEND, vllm-marlin-int4")
     serve(

@@ -5,8 +5,8 @@
     padproof run --start-timeout 5m --timeout 5m --subject 'python3 python/subjects/torch_moe.py vllm'    # or sglang, flashinfer
 
 The engines' ways take bfloat16 and need CUDA and the engine; kernels are compiled at the first case of a shape. vLLM's and SGLang's
-`fused_experts` take gate's rows first, FlashInfer's `cutlass_fused_moe` up's (facts/upstream-padding.md 1.1, peers.md 2.2). Each says where it
-rounds as its source has it: Triton's kernels write both projections and the activation to memory, the second one weighted.
+`fused_experts` take gate's rows first, FlashInfer's `cutlass_fused_moe` up's (facts/upstream-padding.md 1.1, peers.md 2.2). They are said to
+round wherever a value may be written to memory; which places really do was not read, and they have not run here.
 """
 
 import os
@@ -19,11 +19,11 @@ import torch.nn.functional as F
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from padproof_subject import serve  # noqa: E402
 
-TRITON = ["x", "fc1", "gate", "act", "weighted", "sum", "y"]
-WAYS = ("loop", "vllm", "sglang", "flashinfer")
+PLACES = ["x", "fc1", "gate", "act", "fc2", "weighted", "sum", "y"]
+NAMES = ("loop", "vllm", "sglang", "flashinfer")
 WAY = sys.argv[1] if len(sys.argv) > 1 else "loop"
-if WAY not in WAYS:
-    sys.exit(f"no way `{WAY}`; one of: {', '.join(WAYS)}")
+if WAY not in NAMES:
+    sys.exit(f"no way `{WAY}`; one of: {', '.join(NAMES)}")
 FUSED = WAY != "loop"
 CUDA = FUSED or "--cuda" in sys.argv[2:]
 BF16 = FUSED or "--bf16" in sys.argv[2:]
@@ -98,6 +98,9 @@ def flashinfer(layer, x, weights, ids):
     return out[0] if isinstance(out, (list, tuple)) else out
 
 
+WAYS = dict(zip(NAMES, (loop, vllm, sglang, flashinfer)))
+
+
 @torch.no_grad()
 def forward(layer):
     ids = layer.local_ids()
@@ -106,12 +109,11 @@ def forward(layer):
         ids = np.where(held, ids, 0)
     weights = torch.from_numpy(np.where(held, layer.topk_weights, np.float32(0))).to(DEVICE)
     ids = torch.from_numpy(ids.astype(np.int32)).to(DEVICE)
-    y = globals()[WAY](layer, tensor(layer.x[: layer.tokens]), weights, ids)
+    y = WAYS[WAY](layer, tensor(layer.x[: layer.tokens]), weights, ids)
     return y.float().cpu().numpy()[:, : layer.plan["hidden"]]
 
 
 if __name__ == "__main__":
-    rounds = {"flashinfer": ["x", "fc1", "gate", "act", "fc2", "weighted", "y"], "loop": TRITON[:4] + ["fc2"] + TRITON[4:]}
     serve(
         forward,
         name=f"torch {torch.__version__} {DEVICE} loop" if not FUSED else f"{WAY} {engine.__version__}",
@@ -122,6 +124,6 @@ if __name__ == "__main__":
             # bfloat16 kernels want rows of 16 bytes.
             "granule": {"intermediate": 8, "hidden": 8} if FUSED else {},
             "min": {"tokens": 1, "experts": 1} if FUSED else {},
-            "rounds": rounds.get(WAY, TRITON) if BF16 else [],
+            "rounds": PLACES if BF16 else [],
         },
     )

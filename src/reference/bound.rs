@@ -19,16 +19,16 @@
 //!    the value, or a few u |argument|, which the factors x s(1-s), x sech^2, x e^-x^2 keep below
 //!    the gate itself); B by dB alike, with slope 1. Together
 //!    `eh = dA (|B| + dB) + |A| dB + 4 u (|A| + dA)(|B| + dB)`.
-//!    Rounding to bf16 adds 2^-8 of the value, quantising as in `quantise`.
+//!    An intermediate that the case holds in bf16 is rounded as in step 6, quantising is as in `quantise`.
 //! 4. Second projection and sums, n2 = i + k + tp + 8 (i and k additions, one for each rank, the
 //!    8 as above with the routing weight), with routing weight v and its error dv:
 //!    `|z' - z| <= |eh| |w_r| + g(n2) (|h + eh| |w_r| + |b_r|)`,
 //!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
 //! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
 //!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
-//! 6. Where a subject declares that it rounds to bf16 (u' = 2^-8), the reference rounds too, and the
-//!    error becomes what the ends of its interval round to (`quantise::round_bf16`); the gate's
-//!    rounding adds u' of it. After the second projection n roundings add g'(n) = n u' / (1 - n u') of
+//! 6. Where the input, the first projection or the intermediate is declared to be rounded to bf16
+//!    (u' = 2^-8), the reference rounds too, and the error becomes what the ends of its interval round
+//!    to (`quantise::round_bf16`); the gate's rounding adds u' of it. After the second projection n roundings add g'(n) = n u' / (1 - n u') of
 //!    the sizes that are added: |v (z + b)|, or |v| (|h + eh| |w_r| + |b_r|) where each rank rounds
 //!    its share.
 //! 7. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
@@ -42,6 +42,8 @@
 //!    roundings between groups, the scale's and the bias's, which is never more than n + 8, nor with the routing
 //!    weight's and the k - 1 and tp - 1 sums after it more than n2. So steps 2 and 4 hold as they are: the tests
 //!    show it, and that F = 23 (before sm_80, which no kernel here runs on) would leave the bound.
+
+use crate::terms::{Rounded, Roundings};
 
 /// Unit roundoff of f32.
 pub(super) const U: f64 = 1.0 / 16_777_216.0;
@@ -82,6 +84,19 @@ fn tensor_core(n: usize) -> usize {
         m => m + 5,
     };
     group + n.div_ceil(16) + 2
+}
+
+/// How often a result of the second projection is rounded to bf16 at the most (step 6): as one of
+/// `top_k` of a token up to the rank's output, or alone before it is weighted.
+pub(super) fn roundings_after(rounds: Roundings, top_k: Option<u64>) -> u64 {
+    let times = |place, n| if rounds.has(place) { n } else { 0 };
+    let alone = times(Rounded::Fc2, 1);
+    match top_k {
+        None => alone,
+        Some(k) => {
+            alone + times(Rounded::Weighted, 1) + times(Rounded::Sum, k) + times(Rounded::Y, 1)
+        }
+    }
 }
 
 /// 2-norm.
@@ -184,16 +199,17 @@ impl Second {
         }
     }
 
-    /// The same for a subject that rounds the result to bf16 this often at the most.
-    pub(super) fn rounded(self, times: u64, parted: bool) -> Second {
-        let n = times as f64 * U_BF16;
+    /// The same for a subject that rounds to bf16 after this projection: of a result that is one of
+    /// `top_k` of its token's, or that is looked at alone, before it is weighted.
+    pub(super) fn rounded(self, rounds: Roundings, top_k: Option<u64>, shared: bool) -> Second {
+        let n = roundings_after(rounds, top_k) as f64 * U_BF16;
         Second {
             rounding: if n < 1.0 {
                 n / (1.0 - n)
             } else {
                 f64::INFINITY
             },
-            parted,
+            parted: shared,
             ..self
         }
     }

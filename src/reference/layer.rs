@@ -45,7 +45,7 @@ impl Reference {
     /// The bound's derivation, as `-vv` prints it.
     pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u); first projection e = g(h+8) (|x||w| + |b|) + |dx||w|; \
         activation eh = L e (|B| + dB) + |A| dB + evaluation; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
-        second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|";
+        second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|, and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times";
 }
 
 /// Computes the layer of a case from its logical tensors.
@@ -97,7 +97,7 @@ fn compute(
     let mut sums = Sums {
         values: vec![0.0; t * h],
         bound: vec![0.0; t * h],
-        exact: fill::is_exact(case) && rounds.after_second(case.k) == 0,
+        exact: fill::is_exact(case) && bound::roundings_after(rounds, Some(case.k)) == 0,
         stages,
     };
     let mut scratch = Scratch::default();
@@ -258,15 +258,14 @@ impl<'a> Layer<'a> {
             };
             let (mid, dmid) = self.intermediate(n, first, scratch, sums);
             let gamma = bound::gamma_second(i, k, self.case.tp);
-            let rounded = |second: Second, top_k| {
-                let parted = self.case.tp > self.case.ep;
-                second.rounded(self.rounds.after_second(top_k), parted)
-            };
+            let shared = self.case.tp > self.case.ep;
             if let Some(stages) = &mut sums.stages {
                 self.first_stages(stages, place, n, first, scratch);
-                alone.push(rounded(Second::new(mid, dmid, 1.0, 0.0, gamma, i), 0));
+                let second = Second::new(mid, dmid, 1.0, 0.0, gamma, i);
+                alone.push(second.rounded(self.rounds, None, shared));
             }
-            let second = rounded(Second::new(mid, dmid, v, dv, gamma, i), self.case.k);
+            let second = Second::new(mid, dmid, v, dv, gamma, i);
+            let second = second.rounded(self.rounds, Some(self.case.k), shared);
             seconds.push((place / k, v, second));
         }
         self.multiply(&self.w2, expert, &scratch.mid, i, &mut scratch.second);
@@ -335,8 +334,8 @@ impl<'a> Layer<'a> {
         let rows = scratch.first.norms.len();
         scratch.dmid.clear();
         if self.rounds.has(Rounded::Fc1) {
-            let y = (0..rows).map(|r| scratch.first.values[n * rows + r] + scratch.first.bias[r]);
-            sums.exact = sums.exact && y.into_iter().all(|y| quantise::keeps_bf16(&[y]));
+            let mut y = (0..rows).map(|r| scratch.first.element(n, r));
+            sums.exact = sums.exact && y.all(|y| quantise::keeps_bf16(&[y]));
         }
         let row = |r: usize| self.first_row(n, r, first, &scratch.first);
         let round_gate = act == Activation::SwigluRounded || self.rounds.has(Rounded::Gate);
@@ -382,9 +381,8 @@ impl<'a> Layer<'a> {
     /// An element of the first projection with its bias, and its bound.
     #[inline]
     fn first_row(&self, n: usize, r: usize, first: &First, product: &Product) -> (f64, f64) {
-        let (norm, bias) = (product.norms[r], product.bias[r]);
-        let value = product.values[n * product.norms.len() + r] + bias;
-        let error = first.row(norm, bias);
+        let value = product.element(n, r);
+        let error = first.row(product.norms[r], product.bias[r]);
         match self.rounds.has(Rounded::Fc1) {
             true => quantise::round_bf16(value, error),
             false => (value, error),

@@ -28,6 +28,13 @@ pub(super) struct Product {
     scales: Vec<f64>,
 }
 
+impl Product {
+    /// Value `n`'s product with row `r`, with the row's bias.
+    pub(super) fn element(&self, n: usize, r: usize) -> f64 {
+        self.values[n * self.norms.len() + r] + self.bias[r]
+    }
+}
+
 /// Fills a product; run it with `pulp::Arch::dispatch`.
 pub(super) struct Multiply<'a> {
     pub(super) projection: &'a Projection<'a>,

@@ -1,5 +1,5 @@
-//! Quantises activations to E4M3 as the layer declares it, and bounds what an f32 subject may make of
-//! the same; where a rank's share decides, only bounds it.
+//! Quantises activations to E4M3 as the layer declares it and rounds them to bf16 as the subject does, and
+//! bounds what an f32 subject may make of the same; where a rank's share decides, only bounds it.
 //!
 //! It must not know how the layer is cut over ranks. Layer 5.
 

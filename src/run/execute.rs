@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 const CHUNK: usize = 64;
 /// Most failing checks of a run that are shrunk; a report repeats no more.
 const SHRINKS_MAX: u64 = 10;
-/// Time of a run for shrinking: a subject that hangs takes its limit of time for each try.
+/// Time of a run for shrinking, three times the limit of time of a subject that is left alone: one that
+/// hangs takes it for each try.
 const SHRINKS_TIME: Duration = Duration::from_secs(30);
 
 /// How many random cases, and which.

@@ -1,6 +1,6 @@
 //! Where a subject rounds to bfloat16 on its way.
 //!
-//! Words and a set of them; it must not round. Layer 0.
+//! Words and a set of them; it must not compute. Layer 1.
 
 use super::word::{UnknownWord, words};
 use std::fmt;
@@ -39,17 +39,6 @@ impl Roundings {
     /// Whether it holds the place.
     pub const fn has(self, place: Rounded) -> bool {
         self.0 >> place as u8 & 1 == 1
-    }
-
-    /// How often an expert's output is rounded at the most from the second projection on, one of
-    /// `top_k` of a token; of 0 before it is weighted.
-    pub fn after_second(self, top_k: u64) -> u64 {
-        let times = |place, n| if self.has(place) { n } else { 0 };
-        let weighted = u64::from(top_k > 0);
-        times(Rounded::Fc2, 1)
-            + times(Rounded::Weighted, weighted)
-            + times(Rounded::Sum, top_k)
-            + times(Rounded::Y, weighted)
     }
 }
 
