@@ -10,7 +10,7 @@ use crate::case::{Case, Scheme};
 use crate::model::Model;
 use crate::plan::{PlanError, plan, plan_under};
 use crate::report::tensors_human;
-use crate::rule::{Condition, Granule, Rule, RuleError, Rules, Sizes, Valid};
+use crate::rule::{Condition, Finer, Granule, Rule, RuleError, Rules, Sizes, Valid};
 use crate::run::ExitCode;
 use crate::terms::{Activation, plain};
 use std::io::{self, Write};
@@ -142,7 +142,11 @@ fn scales(rule: &Rule) -> String {
     let scale = &rule.scale;
     let mut text = format!("counted by {}", word(&scale.count));
     if scale.refine {
-        text.push_str(", repeated on a finer grid where that helps");
+        text.push_str(match scale.finer {
+            Finer::Cut => ", repeated on a finer grid where that helps",
+            Finer::Gcd => ", repeated on blocks of gcd(block, width, hidden) where that is finer",
+            Finer::Halved => ", repeated on groups halved until they divide the width",
+        });
     }
     if scale.columns > 0 {
         text.push_str(&format!(", columns to {}", scale.columns));
@@ -155,6 +159,8 @@ fn told(valid: &Valid) -> String {
     let units = [
         unit("intermediate", valid.intermediate),
         unit("hidden", valid.hidden),
+        unit("intermediate of w2", valid.w2_intermediate),
+        unit("hidden of w2", valid.w2_hidden),
     ];
     let units: Vec<String> = units.into_iter().flatten().collect();
     format!("{} ({})", units.join(", "), word(&valid.rounding))

@@ -207,6 +207,8 @@ impl Sample {
             w13_rows: halves * width_padded,
             hidden_padded,
             hidden_computed: hidden_padded,
+            w2_width_computed: width_padded,
+            w2_hidden_computed: hidden_padded,
             tokens_padded: 4,
             split: Split::CeilBlock,
             order: self.order,
@@ -215,6 +217,7 @@ impl Sample {
             weight_storage: self.weights,
             nibble: self.nibble,
             unread: Vec::new(),
+            w2_bias: None,
             zero_points: None,
             weight_pad: if self.weight.element() == Dtype::Int4 {
                 8

@@ -29,9 +29,11 @@ pub fn unpadded_in(plan: &Plan, order: Order) -> Result<Plan, PlanError> {
     bare.width = fullest;
     bare.width_padded = padded("width", fullest, group)?;
     bare.width_computed = bare.width_padded;
+    bare.w2_width_computed = bare.width_padded;
     bare.w13_rows = bare.dims.halves.saturating_mul(bare.width_padded);
     bare.hidden_padded = padded("hidden", bare.dims.h, group)?;
     bare.hidden_computed = bare.hidden_padded;
+    bare.w2_hidden_computed = bare.hidden_padded;
     bare.tokens_padded = bare.dims.t;
     let run = order.interleave().max(1);
     bare.order = match bare.width_padded.is_multiple_of(run) {
@@ -45,7 +47,12 @@ pub fn unpadded_in(plan: &Plan, order: Order) -> Result<Plan, PlanError> {
         s.map(|s| if rows { s.row_block } else { s.col_block })
             .filter(|&b| b > 1)
     };
-    let local = (block(plan.w13_scale, true), block(plan.w2_scale, false));
+    let across = plan.w13_scale.filter(|s| s.col_block < s.col_block_source);
+    let local = (
+        block(plan.w13_scale, true),
+        block(plan.w2_scale, false),
+        across.map(|s| s.col_block),
+    );
     set_grids(&mut bare, local, PadValue::Zero)?;
     bare.violations.clear();
     bare.tensors = tensors(&bare, [0, 0])?;

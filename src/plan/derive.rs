@@ -1,6 +1,6 @@
 //! From a layer, a rule and the parallelism to a plan.
 
-use super::arith::{padded, product};
+use super::arith::{gcd, padded, product};
 use super::conditions::{Facts, open_choice};
 use super::scales::{Extents, grid, local_block, pad_code};
 use super::sizes::formula;
@@ -8,9 +8,9 @@ use super::split::{Cut, cut};
 use super::storage::storage_violations;
 use super::tensors::tensors;
 use super::types::decisive;
-use super::violations::{refined, straddling};
+use super::violations::{refined, repeated, straddling};
 use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Unit, Violation};
-use crate::rule::{PadValue, Rule};
+use crate::rule::{Finer, PadValue, Rule};
 use crate::terms::{Extent, LayerKind, Numerics};
 
 /// Most ranks that are planned: more are refused before anything is allocated per rank.
@@ -116,6 +116,8 @@ fn without_tensors(
         w13_rows: sizes.w13_rows,
         hidden_padded: hidden.size,
         hidden_computed: hidden.size,
+        w2_width_computed: sizes.width_padded,
+        w2_hidden_computed: hidden.size,
         tokens_padded: facts.tokens(probe)?,
         split,
         order: rule.order,
@@ -124,6 +126,7 @@ fn without_tensors(
         weight_storage: rule.storage.weights,
         nibble: rule.nibble,
         unread: facts.unread(),
+        w2_bias: rule.w2_bias,
         weight_pad: pad_code(layer.weight.element(), rule.fill.weight),
         w13_scale: None,
         w2_scale: None,
@@ -251,8 +254,13 @@ fn set_scales(
     let Some(format_grid) = weight.scale() else {
         return Ok(());
     };
+    let whole = finer_block(plan, rule, act_order);
+    if let Some((block, finer)) = whole {
+        found.push(repeated(plan, block, finer));
+    }
     let mut local = |extent: Extent, axis: &'static str| match extent {
         Extent::All | Extent::Block(1) => None,
+        Extent::Block(_) if whole.is_some() => whole.map(|(_, finer)| finer),
         // Groups that the checkpoint lists begin nowhere that a plan could know.
         Extent::Block(block) if act_order => Some(block),
         Extent::Block(block) => match local_block(block, &plan.ranks) {
@@ -269,7 +277,8 @@ fn set_scales(
     };
     let row_local = local(format_grid.rows, "w13 scale rows");
     let col_local = local(format_grid.cols, "w2 scale columns");
-    set_grids(plan, (row_local, col_local), rule.fill.scale)?;
+    let across = whole.map(|(_, finer)| finer);
+    set_grids(plan, (row_local, col_local, across), rule.fill.scale)?;
     let scales = [&mut plan.w13_scale, &mut plan.w2_scale];
     for s in scales
         .into_iter()
@@ -281,29 +290,57 @@ fn set_scales(
     Ok(())
 }
 
-/// Both grids for the plan's padded sizes; `local` are the blocks along the cut axis.
+/// The block that all scales of the layer are repeated on, and the checkpoint's, where the rule's
+/// stack takes one for both axes.
+fn finer_block(plan: &Plan, rule: &Rule, act_order: bool) -> Option<(u64, u64)> {
+    let block = match plan.weight.scale()?.cols {
+        Extent::Block(block) if block > 1 && rule.scale.refine && !act_order => block,
+        _ => return None,
+    };
+    let sharded = plan.ranks.iter().any(|rank| rank.len < plan.dims.i);
+    let finer = match rule.scale.finer {
+        Finer::Gcd if sharded => gcd(gcd(block, plan.width), plan.dims.h),
+        Finer::Halved => {
+            let halves =
+                std::iter::successors(Some(block), |b| b.is_multiple_of(2).then_some(b / 2));
+            let mut fitting = halves.filter(|b| plan.width.is_multiple_of(*b));
+            fitting.next()?
+        }
+        Finer::Gcd | Finer::Cut => block,
+    };
+    (finer < block && finer >= REFINE_MIN).then_some((block, finer))
+}
+
+/// Both grids for the plan's padded sizes; `local` are the blocks along the cut axis of w13 and of
+/// w2, and across it.
 pub(super) fn set_grids(
     plan: &mut Plan,
-    local: (Option<u64>, Option<u64>),
+    local: (Option<u64>, Option<u64>, Option<u64>),
     fill: PadValue,
 ) -> Result<(), PlanError> {
     let Some(format_grid) = plan.weight.scale() else {
         return Ok(());
     };
     let d = plan.dims;
+    // One scale a row, or one for all, has nothing to repeat.
+    let across = |extent| {
+        local
+            .2
+            .filter(|_| matches!(extent, Extent::Block(b) if b > 1))
+    };
     let wide = plan.width_padded.max(plan.width);
     let first = Extents {
         halves: d.halves,
         rows: (d.i, wide),
         cols: (d.h, plan.hidden_padded),
         row_local: local.0,
-        col_local: None,
+        col_local: across(format_grid.cols),
     };
     let second = Extents {
         halves: 1,
         rows: (d.h, plan.hidden_padded),
         cols: (d.i, wide),
-        row_local: None,
+        row_local: across(format_grid.rows),
         col_local: local.1,
     };
     plan.w13_scale = Some(grid(format_grid, &first, plan.storage, fill)?);

@@ -4,7 +4,7 @@
 
 use super::derive::set_grids;
 use super::tensors::tensors;
-use super::{Plan, PlanError, TensorPlan};
+use super::{Plan, PlanError, RankPlan, TensorPlan};
 use crate::rule::PadValue;
 use crate::terms::{LayerKind, Storage};
 
@@ -15,7 +15,7 @@ pub struct Memory {
     /// What is allocated, storage padding and wider rows included.
     pub held: u64,
     /// What the ranks' own shares take: without padding, on the checkpoint's grid of scales, in
-    /// rows one after the other.
+    /// rows one after the other. Where scales are repeated on a finer grid, the checkpoint's count once.
     pub needed: u64,
 }
 
@@ -53,10 +53,13 @@ impl Plan {
     pub fn memory(&self) -> Result<Memory, PlanError> {
         let ranks = self.ranks.len() as u64;
         // Most ranks hold as much as others do.
-        let mut known: Vec<((u64, u64), u64)> = Vec::new();
+        let mut known: Vec<((u64, u64, u64), u64)> = Vec::new();
+        let shared = self.repeats_scales();
+        let block = self.w2_scale.map_or(1, |s| s.col_block_source.max(1));
         let mut needed = 0u64;
         for rank in &self.ranks {
-            let share = (rank.len, rank.expert_len);
+            let offset = if shared { rank.start % block } else { 0 };
+            let share = (rank.len, rank.expert_len, offset);
             let found = known.iter().find(|(other, _)| *other == share);
             let bytes = match found {
                 Some((_, bytes)) => *bytes,
@@ -64,7 +67,7 @@ impl Plan {
                 None => {
                     let mut own = self.clone();
                     own.ranks = vec![*rank];
-                    let bytes = own.bare_bytes()?;
+                    let bytes = own.bare_bytes(*rank, shared)?;
                     known.push((share, bytes));
                     bytes
                 }
@@ -80,7 +83,16 @@ impl Plan {
     /// Whether the kernel is told at run time that some of what it holds is padding, and leaves it
     /// out.
     pub fn is_told(&self) -> bool {
-        (self.width_computed, self.hidden_computed) != (self.width_padded, self.hidden_padded)
+        let padded = [self.width_padded, self.hidden_padded];
+        self.computed().iter().any(|stage| *stage != padded)
+    }
+
+    /// Width and hidden size that the first and the second GEMM multiply.
+    fn computed(&self) -> [[u64; 2]; 2] {
+        [
+            [self.width_computed, self.hidden_computed],
+            [self.w2_width_computed, self.w2_hidden_computed],
+        ]
     }
 
     /// Multiplications of all ranks over those without padding, minus 1, in millionths: of the
@@ -93,15 +105,43 @@ impl Plan {
             LayerKind::Routed => self.parallel.tp / self.parallel.ep.max(1),
             _ => self.parallel.tp,
         };
-        let product = |sizes: [u64; 3]| sizes.iter().fold(1u128, |all, n| all * u128::from(*n));
-        let done = product([shards, self.width_computed, self.hidden_computed]);
-        let logical = product([1, self.dims.i, self.dims.h]).max(1);
+        let [first, second] = self.computed().map(|[w, h]| u128::from(w) * u128::from(h));
+        let halves = u128::from(self.dims.halves);
+        let each = halves.saturating_mul(first).saturating_add(second);
+        let done = each.saturating_mul(u128::from(shards));
+        let logical = u128::from(self.dims.i) * u128::from(self.dims.h) * (halves + 1);
+        let logical = logical.max(1);
         let extra = done.saturating_sub(logical).saturating_mul(1_000_000);
         u64::try_from((extra + logical / 2) / logical).unwrap_or(u64::MAX)
     }
 
-    /// The weights of a plan of one rank, without any padding.
-    fn bare_bytes(mut self) -> Result<u64, PlanError> {
+    /// Whether scales of the checkpoint are held several times, on a finer grid.
+    fn repeats_scales(&self) -> bool {
+        self.w2_scale
+            .is_some_and(|s| s.col_block < s.col_block_source)
+    }
+
+    /// Counts those of the checkpoint's scales alone that begin in the rank's share, so that all
+    /// ranks together need each of them once.
+    fn share_scales(&mut self, rank: RankPlan) {
+        let end = rank.start.saturating_add(rank.len);
+        let begun = |block: u64| {
+            end.div_ceil(block)
+                .saturating_sub(rank.start.div_ceil(block))
+        };
+        let halves = self.dims.halves;
+        if let Some(s) = self.w13_scale.as_mut().filter(|s| s.row_block_source > 1) {
+            s.rows_padded = halves.saturating_mul(begun(s.row_block_source));
+            s.rows_stored = s.rows_padded;
+        }
+        if let Some(s) = self.w2_scale.as_mut().filter(|s| s.col_block_source > 1) {
+            s.cols_padded = begun(s.col_block_source);
+            s.cols_stored = s.cols_padded;
+        }
+    }
+
+    /// The weights of a plan of one rank, without any padding; `shared` where scales are repeated.
+    fn bare_bytes(mut self, rank: RankPlan, shared: bool) -> Result<u64, PlanError> {
         let width = self.ranks.iter().map(|r| r.len).max().unwrap_or(0);
         self.width = width;
         self.width_padded = width;
@@ -109,7 +149,10 @@ impl Plan {
         self.hidden_padded = self.dims.h;
         self.storage = Storage::Linear;
         self.weight_storage = Storage::Linear;
-        set_grids(&mut self, (None, None), PadValue::Zero)?;
+        set_grids(&mut self, (None, None, None), PadValue::Zero)?;
+        if shared {
+            self.share_scales(rank);
+        }
         self.tensors = tensors(&self, [0, 0])?;
         Ok(self.weight_bytes())
     }
@@ -166,6 +209,41 @@ mod tests {
         let whole = plan(&"i=33,h=64,w=bf16,pad=i64".parse().unwrap()).unwrap();
         assert!(!whole.is_told());
         assert_eq!(whole.arithmetic_millionths(), whole.overhead_millionths);
+    }
+
+    fn shipped(rule: &str, line: &str) -> Plan {
+        let case = format!("{line},rule={rule}").parse().expect("a case");
+        plan(&case).expect("a plan")
+    }
+
+    /// facts/upstream-padding.md 1.5 AI1: stage 2 leaves out whole 128s of the width, stage 1 whole
+    /// 64s. A pad of 64 is computed by w2: (2 * 192 + 256) / (3 * 192).
+    #[test]
+    fn a_pad_of_64_is_multiplied_by_the_second_stage_of_aiter() {
+        let line = "e=128,k=8,h=4096,i=1536,tp=8,w=mxfp4";
+        for rule in ["vllm.aiter.mxfp4", "sglang.aiter.mxfp4"] {
+            let made = shipped(rule, line);
+            let computed = [made.width_computed, made.w2_width_computed];
+            assert_eq!((made.width_padded, computed), (256, [192, 256]), "{rule}");
+            assert_eq!(made.arithmetic_millionths(), 111_111, "{rule}");
+        }
+        // facts/reports.md B94: 384 -> 512 is a pad of 128, which both leave out.
+        let made = shipped("sglang.aiter.mxfp4", "e=8,h=4096,i=3072,tp=8,w=mxfp4");
+        assert_eq!((made.width_padded, made.arithmetic_millionths()), (512, 0));
+    }
+
+    /// facts/upstream-padding.md 1.3 V9: scales on blocks of 64 along both axes; the checkpoint has
+    /// 24 x 32 and 32 x 12 of them.
+    #[test]
+    fn repeated_scales_are_counted_against_those_of_the_checkpoint() {
+        let line = "e=128,k=8,h=4096,i=1536,tp=8,w=fp8-block";
+        let made = shipped("vllm.triton.fp8-block.refined", line);
+        let found = made.memory().expect("sizes");
+        let weights = 8 * 128 * 3 * 192 * 4096;
+        let scales = |rows: u64, cols: u64| 4 * 128 * rows * cols;
+        let held = weights + 8 * (scales(6, 64) + scales(64, 3));
+        let needed = weights + scales(24, 32) + scales(32, 12);
+        assert_eq!((found.held, found.needed), (held, needed));
     }
 
     /// facts/upstream-padding.md 1.10: 1536 over 8 ranks of 256 leaves two empty.

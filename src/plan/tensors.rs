@@ -99,9 +99,9 @@ pub(super) fn tensors(plan: &Plan, stride: [u64; 2]) -> Result<Vec<TensorPlan>, 
     if let (Some(s13), Some(s2)) = (&plan.w13_scale, &plan.w2_scale) {
         let logical13 = [
             d.halves.saturating_mul(blocks(width, s13.row_block)),
-            s13.cols_logical,
+            blocks(d.h, s13.col_block),
         ];
-        let logical2 = [s2.rows_logical, blocks(width, s2.col_block)];
+        let logical2 = [blocks(d.h, s2.row_block), blocks(width, s2.col_block)];
         all.push(scale_tensor(Role::W13Scale.name(), e, s13, logical13)?);
         all.push(scale_tensor(Role::W2Scale.name(), e, s2, logical2)?);
     }
@@ -116,7 +116,11 @@ pub(super) fn tensors(plan: &Plan, stride: [u64; 2]) -> Result<Vec<TensorPlan>, 
             });
             Ok::<_, PlanError>(())
         };
-        zero_points("w13_qzeros", s13, [e, logical_rows, s13.cols_logical])?;
+        zero_points(
+            "w13_qzeros",
+            s13,
+            [e, logical_rows, blocks(d.h, s13.col_block)],
+        )?;
         let cols = blocks(width, s2.col_block);
         zero_points("w2_qzeros", s2, [e, s2.rows_logical, cols])?;
     }

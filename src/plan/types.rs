@@ -2,7 +2,7 @@
 
 use crate::model::ZeroPoints;
 use crate::num::Dtype;
-use crate::rule::Unread;
+use crate::rule::{BiasShare, Unread};
 use crate::terms::{
     Activation, Bias, LayerKind, Nibble, Numerics, Order, Place, Split, Storage, WeightFormat,
 };
@@ -371,6 +371,10 @@ pub struct Plan {
     pub hidden_padded: u64,
     /// Hidden size that the kernel multiplies.
     pub hidden_computed: u64,
+    /// Width that the second GEMM multiplies: kernels round what they are told stage by stage.
+    pub w2_width_computed: u64,
+    /// Hidden size that the second GEMM multiplies.
+    pub w2_hidden_computed: u64,
     /// Tokens of the activation buffer.
     pub tokens_padded: u64,
     /// Split rule.
@@ -387,6 +391,8 @@ pub struct Plan {
     pub nibble: Nibble,
     /// What of how bytes lie the rule's source leaves open, as far as it concerns this layer.
     pub unread: Vec<Unread>,
+    /// Where the stack adds the bias of w2, if that was read.
+    pub w2_bias: Option<BiasShare>,
     /// Code written into padding weights.
     pub weight_pad: u32,
     /// Scales of w13, if the format has them.

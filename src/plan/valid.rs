@@ -19,10 +19,22 @@ impl Facts<'_> {
         let (width, hidden) = (plan.width, plan.dims.h);
         plan.width_computed = computed(valid, valid.intermediate, width, plan.width_padded);
         plan.hidden_computed = computed(valid, valid.hidden, hidden, plan.hidden_padded);
+        let w2_width = valid.w2_intermediate.or(valid.intermediate);
+        let w2_hidden = valid.w2_hidden.or(valid.hidden);
+        plan.w2_width_computed = computed(valid, w2_width, width, plan.width_padded);
+        plan.w2_hidden_computed = computed(valid, w2_hidden, hidden, plan.hidden_padded);
         let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(0);
         for (axis, real, told) in [
-            ("intermediate", fullest, plan.width_computed),
-            ("hidden", hidden, plan.hidden_computed),
+            (
+                "intermediate",
+                fullest,
+                plan.width_computed.min(plan.w2_width_computed),
+            ),
+            (
+                "hidden",
+                hidden,
+                plan.hidden_computed.min(plan.w2_hidden_computed),
+            ),
         ] {
             if told < real {
                 found.push(Violation {

@@ -42,6 +42,22 @@ pub(super) fn refined(axis: &'static str, s: Straddle) -> Violation {
     }
 }
 
+/// All scales of both weights on one finer block.
+pub(super) fn repeated(plan: &Plan, block: u64, finer: u64) -> Violation {
+    Violation {
+        code: "PP121",
+        axis: "scale blocks",
+        value: plan.width,
+        unit: Unit::Elements,
+        granule: finer,
+        message: format!(
+            "scale blocks of {block} do not divide the width of a rank, {}, and the hidden size, {}: the scales of both weights are repeated on blocks of {finer}, without loss",
+            plan.width, plan.dims.h
+        ),
+        effect: Effect::Note,
+    }
+}
+
 impl Facts<'_> {
     pub(super) fn split_violations(
         &self,

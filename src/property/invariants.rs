@@ -49,10 +49,14 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
     let fullest = plan.ranks.iter().map(|r| r.len).max().unwrap_or(0);
     claim(
         wrong
-            || (fullest <= plan.width_computed
-                && plan.width_computed <= plan.width_padded
-                && d.h <= plan.hidden_computed
-                && plan.hidden_computed <= plan.hidden_padded),
+            || [
+                (fullest, plan.width_computed, plan.width_padded),
+                (fullest, plan.w2_width_computed, plan.width_padded),
+                (d.h, plan.hidden_computed, plan.hidden_padded),
+                (d.h, plan.w2_hidden_computed, plan.hidden_padded),
+            ]
+            .iter()
+            .all(|(real, told, held)| real <= told && told <= held),
         &|| {
             format!(
                 "the kernel computes {} of {fullest} real channels",

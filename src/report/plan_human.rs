@@ -200,9 +200,14 @@ fn texts(plan: &Plan, wrong: Option<&str>) -> Vec<String> {
 /// What a kernel that is told the padding multiplies.
 fn told(plan: &Plan) -> Option<String> {
     let (width, hidden) = (plan.width_computed, plan.hidden_computed);
+    let (w2_width, w2_hidden) = (plan.w2_width_computed, plan.w2_hidden_computed);
+    let second = match (width, hidden) == (w2_width, w2_hidden) {
+        true => String::new(),
+        false => format!(", by w2 {w2_width} and {w2_hidden}"),
+    };
     plan.is_told().then(|| {
         format!(
-            "the kernel is told at run time what is padding: it multiplies {width} of {} channels and {hidden} of {} of hidden, {} more arithmetic than without padding",
+            "the kernel is told at run time what is padding: it multiplies {width} of {} channels and {hidden} of {} of hidden{second}, {} more arithmetic than without padding",
             plan.width_padded,
             plan.hidden_padded,
             percent(plan.arithmetic_millionths())

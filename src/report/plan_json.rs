@@ -72,6 +72,8 @@ struct OnePlan<'a> {
     hidden: u64,
     hidden_padded: u64,
     hidden_computed: u64,
+    w2_width_computed: u64,
+    w2_hidden_computed: u64,
     /// Multiplications beyond those without padding; less than `overhead` where the kernel is told.
     extra_arithmetic: f64,
     w13_rows: u64,
@@ -161,6 +163,8 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         hidden: plan.dims.h,
         hidden_padded: plan.hidden_padded,
         hidden_computed: plan.hidden_computed,
+        w2_width_computed: plan.w2_width_computed,
+        w2_hidden_computed: plan.w2_hidden_computed,
         extra_arithmetic: ratio(plan.arithmetic_millionths()),
         w13_rows: plan.w13_rows,
         overhead: ratio(plan.overhead_millionths),

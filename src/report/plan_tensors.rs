@@ -9,9 +9,9 @@ use super::words::part;
 use crate::layout::{Axis, Map, map};
 use crate::num::Dtype;
 use crate::plan::{Plan, RankPlan, Role, TensorPlan, ZERO_POINT};
-use crate::rule::Unread;
+use crate::rule::{BiasShare, Unread};
 use crate::run::Survey;
-use crate::terms::Storage;
+use crate::terms::{LayerKind, Storage};
 use std::io::{self, Write};
 
 /// Ranges of one axis that are written out; of more, these and how many there are.
@@ -70,6 +70,10 @@ fn one_rank(
         let role = Role::ALL.into_iter().find(|r| r.name() == tensor.name);
         let laid = role.map(|role| map(plan, role, rank));
         let logical = match &laid {
+            // The whole of it, of which the stack makes a share.
+            Some(Ok(map)) if map.role == Role::W2Bias && divides(plan) => {
+                vec![held(&map.experts), plan.dims.h, 1]
+            }
             Some(Ok(map)) => [&map.experts, &map.rows, &map.cols].map(held).to_vec(),
             // Activations, whose last axis is the rank's share; and what cannot be laid out.
             _ if tensor.name == "intermediate" => {
@@ -90,12 +94,12 @@ fn one_rank(
         ]);
         match laid {
             // The layout's way to add it once, whatever the stack's is.
-            Some(Ok(map)) if map.role == Role::W2Bias && map.rows.runs().is_empty() => {
-                let once = "w2_bias: laid on the first rank of a group alone, so that the sum of \
-                            the ranks holds it once";
-                places.push(once.to_owned());
+            Some(Ok(map)) => {
+                places.extend(ranges(plan, &map));
+                if map.role == Role::W2Bias {
+                    places.extend(bias_share(plan));
+                }
             }
-            Some(Ok(map)) => places.extend(ranges(plan, &map)),
             Some(Err(error)) => places.push(format!("{}: not laid out: {error}", tensor.name)),
             None => {}
         }
@@ -113,6 +117,48 @@ fn one_rank(
         }
     }
     Ok(())
+}
+
+/// Ranks that share the intermediate axis of the plan's experts.
+fn sharing(plan: &Plan) -> u64 {
+    match plan.layer.follows() {
+        LayerKind::Routed => plan.parallel.tp / plan.parallel.ep.max(1),
+        _ => plan.parallel.tp,
+    }
+}
+
+/// Whether the stack gives each rank a share of the bias of w2.
+fn divides(plan: &Plan) -> bool {
+    let whole = matches!(
+        plan.w2_bias,
+        Some(BiasShare::Divided | BiasShare::EveryRank)
+    );
+    whole && sharing(plan) > 1
+}
+
+/// What a rank holds of the bias of w2, so that the sum of the ranks holds it once.
+fn bias_share(plan: &Plan) -> Option<String> {
+    let ranks = sharing(plan);
+    if ranks < 2 {
+        return None;
+    }
+    let h = plan.dims.h;
+    Some(match plan.w2_bias {
+        Some(BiasShare::Divided) => format!(
+            "w2_bias: on every rank real 0..{h}, divided by {ranks}, so that the sum of the ranks \
+             holds it once"
+        ),
+        Some(BiasShare::EveryRank) => {
+            format!("w2_bias: on every rank real 0..{h} in full, so that the sum holds it {ranks} times")
+        }
+        Some(BiasShare::FirstRank) => {
+            "w2_bias: on the first rank of a group alone, so that the sum of the ranks holds it once"
+                .to_owned()
+        }
+        None => "w2_bias: laid here on the first rank of a group alone, so that the sum of the \
+                 ranks holds it once; where the stack adds it was not read"
+            .to_owned(),
+    })
 }
 
 /// How bytes are laid: what holds for every tensor of the plan.
@@ -238,4 +284,54 @@ fn range(start: u64, len: u64) -> String {
 fn list(sizes: &[u64]) -> String {
     let words: Vec<String> = sizes.iter().map(u64::to_string).collect();
     words.join(" x ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Parallel;
+    use crate::rule::Rules;
+    use crate::run::{Query, survey};
+
+    fn told(rule: &str, rank: usize) -> String {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let query = Query {
+            rule: Some(rule),
+            ..Query::of(Parallel { tp: 4, ep: 1 })
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let mut out = Vec::new();
+        plan_tensors(&found, rank, None, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn bias(text: &str) -> Vec<String> {
+        let lines = text.lines().filter(|line| line.contains("w2_bias"));
+        lines
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    /// facts/upstream-padding.md 1.6 T9, 3.1 V-12: a loader that left it out on ranks 1 to 3, as was
+    /// said of every stack, would add a quarter of it.
+    #[test]
+    fn a_bias_that_the_stack_divides_is_on_every_rank() {
+        for rank in [0, 3] {
+            let text = told("trtllm.trtllm_gen.mxfp4", rank);
+            let [row, place, share] = bias(&text).try_into().expect(&text);
+            assert!(row.contains("32 x 2880 x 1"), "{row}");
+            assert!(place.contains("real 0..2880") || rank > 0, "{place}");
+            assert!(share.contains("on every rank real 0..2880, divided by 4"));
+        }
+        let rank = bias(&told("sglang.triton_kernels.mxfp4", 3));
+        assert!(
+            rank.iter()
+                .any(|line| line.contains("on the first rank of a group alone"))
+        );
+        let open = bias(&told("vllm.marlin.mxfp4", 3));
+        assert!(
+            open.iter().any(|line| line.ends_with("was not read")),
+            "{open:?}"
+        );
+    }
 }

@@ -10,8 +10,8 @@ mod version;
 
 pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch};
 pub use record::{
-    Auto, BiasShare, Count, Fills, Grade, Loader, PadValue, Replicas, Rounding, Rule, ScaleRule,
-    Sizes, Stack, Status, Stride, Timing, Unread, Valid,
+    Auto, BiasShare, Count, Fills, Finer, Grade, Loader, PadValue, Replicas, Rounding, Rule,
+    ScaleRule, Sizes, Stack, Status, Stride, Timing, Unread, Valid,
 };
 pub use set::{RuleError, Rules};
 pub use version::{Bound, Held, Release};

@@ -105,17 +105,34 @@ pub enum Count {
     Floor,
 }
 
+/// How far a stack that repeats scales goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finer {
+    /// Along the axis that is cut alone, to what the ranks' starts need.
+    #[default]
+    Cut,
+    /// One block for both axes of both weights: gcd(block, width of a rank, hidden size)
+    /// (facts/upstream-padding.md 1.3 V9).
+    Gcd,
+    /// One group along K of both weights, halved until it divides the width of a rank
+    /// (facts/upstream-padding.md 1.1 S23).
+    Halved,
+}
+
 /// How scales follow the padding (facts/upstream-padding.md 5, field 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
     deny_unknown_fields,
     default,
-    expecting = "a table of the keys refine, count and columns"
+    expecting = "a table of the keys refine, finer, count and columns"
 )]
 pub struct ScaleRule {
     /// A shard that begins inside a block may repeat scales on a finer grid.
     pub refine: bool,
+    /// How far, if it may.
+    pub finer: Finer,
     /// How many scales a row of w2 gets.
     pub count: Count,
     /// Columns stored are rounded up to this many; 0: as many as there are.
@@ -191,6 +208,10 @@ pub struct Valid {
     pub intermediate: Option<u64>,
     /// Unit of the hidden size; absent: the kernel is not told.
     pub hidden: Option<u64>,
+    /// Unit of the intermediate width in the second GEMM, where it is another.
+    pub w2_intermediate: Option<u64>,
+    /// Unit of the hidden size in the second GEMM, where it is another.
+    pub w2_hidden: Option<u64>,
     /// The rounded hidden size must be the padded one.
     #[serde(default)]
     pub exact: bool,
