@@ -27,6 +27,9 @@ fn plan() -> Plan {
     let [t, e, k, h, i] = [T, E, K, H, I].map(|n| u64::try_from(n).expect("a small size"));
     Plan {
         rule: "none".to_owned(),
+        kernel: false,
+        grade: padproof::rule::Grade::Derived,
+        arch: Vec::new(),
         layer: LayerKind::Routed,
         fit: Fit::Fits,
         dims: Dims {
@@ -48,6 +51,8 @@ fn plan() -> Plan {
         w13_rows: 2 * i,
         hidden_padded: h,
         hidden_computed: h,
+        w2_width_computed: i,
+        w2_hidden_computed: h,
         tokens_padded: t,
         split: Split::Floor,
         order: Order::GateUp,
@@ -56,6 +61,7 @@ fn plan() -> Plan {
         weight_storage: Storage::Linear,
         nibble: Nibble::Low,
         unread: Vec::new(),
+        w2_bias: None,
         zero_points: None,
         weight_pad: 0,
         w13_scale: None,

@@ -51,6 +51,8 @@ words! {
         Mxfp4 = "mxfp4",
         /// INT4 stored with offset 8, one bf16 scale per 128 elements of a row.
         Int4 = "int4",
+        /// INT4 stored with offset 8, one bf16 scale per 64 elements of a row.
+        Int4G64 = "int4-g64",
         /// INT4 stored with offset 8, one bf16 scale per 32 elements of a row.
         Int4G32 = "int4-g32",
         /// INT8, one f32 scale per output row.
@@ -92,7 +94,7 @@ impl WeightFormat {
             | WeightFormat::Fp8Block32
             | WeightFormat::Mxfp8 => Dtype::E4m3,
             WeightFormat::Nvfp4 | WeightFormat::Mxfp4 => Dtype::E2m1,
-            WeightFormat::Int4 | WeightFormat::Int4G32 => Dtype::Int4,
+            WeightFormat::Int4 | WeightFormat::Int4G64 | WeightFormat::Int4G32 => Dtype::Int4,
             WeightFormat::Int8 => Dtype::Int8,
         }
     }
@@ -116,6 +118,7 @@ impl WeightFormat {
             }
             WeightFormat::Nvfp4 => grid(Dtype::E4m3, Extent::Block(1), Extent::Block(16)),
             WeightFormat::Int4 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(128)),
+            WeightFormat::Int4G64 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(64)),
             WeightFormat::Int4G32 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(32)),
         }
     }

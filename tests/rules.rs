@@ -5,7 +5,7 @@
 
 use padproof::plan::{Fit, Parallel, Plan, layers, plan_layer};
 use padproof::rule::{Release, Rules, Status, Verdict};
-use padproof::terms::WeightFormat;
+use padproof::terms::{Split, WeightFormat};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -209,4 +209,46 @@ fn scales_for_hopper_have_whole_blocks_of_columns() {
     );
     let scale = plan.w13_scale.expect("mxfp4 has scales");
     assert_eq!((scale.cols_logical, scale.cols_stored), (90, 92));
+}
+
+/// Kernel libraries load nothing: no split of gpt-oss's loaders (facts/upstream-padding.md 1.0) is
+/// theirs, and their rules are marked, so that nobody is told to launch one.
+#[test]
+fn kernel_libraries_cut_nothing_of_their_own() {
+    const KERNELS: [&str; 4] = ["aiter", "deepgemm", "flashinfer", "triton_kernels"];
+    let whole = |split: Split| split == Split::CeilBlock;
+    for rule in Rules::builtin().iter() {
+        let kernel = KERNELS.contains(&rule.stack.as_str());
+        assert_eq!(rule.kernel, kernel, "{}", rule.id);
+        assert!(!kernel || !whole(rule.split), "{}", rule.id);
+    }
+    // 1856 over 8 ranks: the callers cut 232, which padding cannot mend. A split of the kernel's own
+    // made 240 of it, and advised it.
+    let model = padproof::model::load("Nemotron-3-Nano-30B-A3B").expect("built in");
+    let mut layer = layers(&model, 1).swap_remove(0);
+    layer.weight = WeightFormat::Nvfp4;
+    let plan = |id: &str| {
+        let rule = Rules::builtin().get(id).expect("shipped");
+        plan_layer(&layer, Parallel { tp: 8, ep: 1 }, rule, &[]).expect("a plan")
+    };
+    let (kernel, caller) = (
+        plan("flashinfer.trtllm_gen.nvfp4"),
+        plan("vllm.flashinfer_trtllm.nvfp4"),
+    );
+    assert_eq!((kernel.width, kernel.fit), (232, Fit::Unrepresentable));
+    assert_eq!((caller.width, caller.fit), (kernel.width, kernel.fit));
+    assert!(kernel.kernel && !caller.kernel);
+}
+
+/// facts/upstream-padding.md 1.1: S15 is a CUDA path, S9 says of trtllm-gen's MXFP4 that it is SM100's.
+#[test]
+fn architectures_that_the_survey_names_are_kept() {
+    let of = |id: &str| Rules::builtin().get(id).expect("shipped").arch.clone();
+    assert_eq!(of("sglang.marlin.mxfp4.deepseek-v4"), ["cuda"]);
+    for stack in ["sglang.flashinfer_trtllm", "vllm.flashinfer_trtllm"] {
+        assert_eq!(of(&format!("{stack}.mxfp4")), ["sm100"]);
+    }
+    for stack in ["trtllm", "flashinfer"] {
+        assert_eq!(of(&format!("{stack}.trtllm_gen.mxfp4")), ["sm100"]);
+    }
 }

@@ -195,7 +195,11 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
         line(out, "when", conditions(&rule.when))?;
     }
     line(out, "timing", word(&rule.timing))?;
-    line(out, "split", rule.split)?;
+    let own = match rule.kernel {
+        true => " (a kernel loads nothing: the share that a caller would give it)",
+        false => "",
+    };
+    line(out, "split", format!("{}{own}", rule.split))?;
     for loader in &rule.loaders {
         let when = conditions(&loader.when);
         line(out, "split", format!("{} when {when}", loader.split))?;

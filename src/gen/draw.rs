@@ -388,7 +388,11 @@ pub(super) fn row_group(w: WeightFormat) -> u64 {
 fn packed(w: WeightFormat) -> bool {
     matches!(
         w,
-        WeightFormat::Nvfp4 | WeightFormat::Mxfp4 | WeightFormat::Int4 | WeightFormat::Int4G32
+        WeightFormat::Nvfp4
+            | WeightFormat::Mxfp4
+            | WeightFormat::Int4
+            | WeightFormat::Int4G64
+            | WeightFormat::Int4G32
     )
 }
 

@@ -179,6 +179,9 @@ impl Sample {
         };
         Plan {
             rule: "spelled".to_owned(),
+            kernel: false,
+            grade: crate::rule::Grade::Derived,
+            arch: Vec::new(),
             layer: LayerKind::Routed,
             fit: Fit::Padded,
             dims: Dims {

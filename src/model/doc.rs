@@ -164,6 +164,14 @@ impl<'a> Doc<'a> {
         Ok(None)
     }
 
+    /// A whole number of at least 1 under the first spelling that is there; null is absent.
+    pub(super) fn some(&self, keys: &[&'static str]) -> Result<Option<u64>, ModelError> {
+        let there = keys.iter().find_map(|key| Some((*key, self.get(key)?)));
+        there
+            .map(|(key, value)| self.whole(key, value, 1))
+            .transpose()
+    }
+
     /// A real number under any of several spellings, which must agree.
     pub(super) fn real(
         &self,

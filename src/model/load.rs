@@ -271,7 +271,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         draft_experts: layers.draft,
         moe_layers: layers.moe.len() as u64,
         layers: layers.total,
-        attention_heads: doc.perhaps(&["num_attention_heads", "n_heads", "n_head"])?,
+        attention_heads: doc.some(&["num_attention_heads", "n_heads", "n_head"])?,
         kv_heads: doc.perhaps(&["num_key_value_heads", "attn_config.kv_n_heads"])?,
         vocab: doc.perhaps(&["vocab_size"])?,
         quant,

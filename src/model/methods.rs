@@ -25,6 +25,7 @@ impl Scheme {
             WeightFormat::Nvfp4 => Some(16),
             WeightFormat::Mxfp4 | WeightFormat::Mxfp8 | WeightFormat::Int4G32 => Some(32),
             WeightFormat::Int4 => Some(128),
+            WeightFormat::Int4G64 => Some(64),
             _ => None,
         };
         let block = match format {
@@ -117,12 +118,24 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
     };
     match (bits, group) {
         (4, Some(128)) => Ok(Scheme::of(WeightFormat::Int4)),
+        (4, Some(64)) => Ok(Scheme::of(WeightFormat::Int4G64)),
         (4, Some(32)) => Ok(Scheme::of(WeightFormat::Int4G32)),
         (8, None) => Ok(Scheme::of(WeightFormat::Int8)),
+        (4, Some(group)) => Err(no_format(
+            doc,
+            "group_size",
+            format!("int4 with group_size {group}"),
+        )),
         (bits, Some(group)) => Err(no_format(
             doc,
             key,
             format!("int{bits} with group_size {group}"),
+        )),
+        // The culprit where it is said.
+        (4, None) if doc.get("group_size").is_some() => Err(no_format(
+            doc,
+            "group_size",
+            "int4 with one scale for a row (-1)".to_owned(),
         )),
         (bits, None) => Err(no_format(doc, key, format!("int{bits} without groups"))),
     }

@@ -66,7 +66,10 @@ impl Part {
 
     /// Whether scales are of groups along a row alone, which leave rows as they are.
     pub(super) fn groups(&self) -> bool {
-        matches!(self.format, WeightFormat::Int4 | WeightFormat::Int4G32)
+        matches!(
+            self.format,
+            WeightFormat::Int4 | WeightFormat::Int4G64 | WeightFormat::Int4G32
+        )
     }
 }
 

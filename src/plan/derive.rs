@@ -94,6 +94,9 @@ fn without_tensors(
     }
     let mut plan = Plan {
         rule: rule.id.clone(),
+        kernel: rule.kernel,
+        grade: rule.grade,
+        arch: rule.arch.clone(),
         layer: layer.kind,
         fit: Fit::Fits,
         dims: Dims {

@@ -98,6 +98,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         source: "the case line".to_owned(),
         grade: Grade::Derived,
         status: Status::Current,
+        kernel: false,
         wrong: None,
         layers: vec![LayerKind::Routed],
         methods: Vec::new(),

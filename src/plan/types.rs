@@ -2,7 +2,7 @@
 
 use crate::model::ZeroPoints;
 use crate::num::Dtype;
-use crate::rule::{BiasShare, Unread};
+use crate::rule::{BiasShare, Grade, Unread};
 use crate::terms::{
     Activation, Bias, LayerKind, Nibble, Numerics, Order, Place, Split, Storage, WeightFormat,
 };
@@ -341,6 +341,12 @@ pub struct TensorPlan {
 pub struct Plan {
     /// The rule's id, or `spelled` for a scheme in the case line.
     pub rule: String,
+    /// Whether the rule is a kernel library's own check, which nobody launches.
+    pub kernel: bool,
+    /// How the rule's content is known.
+    pub grade: Grade,
+    /// Architectures that the rule is for; empty where its source does not restrict them.
+    pub arch: Vec<String>,
     /// Which part.
     pub layer: LayerKind,
     /// The verdict.

@@ -7,7 +7,7 @@ use crate::terms::{LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat}
 use serde::{Deserialize, Serialize};
 
 /// How a rule's content is known (facts/upstream-padding.md, first paragraphs).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grade {
     /// Read in the named source file.
@@ -302,6 +302,10 @@ pub struct Rule {
     /// Shipped today or not.
     #[serde(default)]
     pub status: Status,
+    /// What a kernel library itself asks for: it loads nothing, the width is its caller's, and nobody
+    /// launches it.
+    #[serde(default)]
+    pub kernel: bool,
     /// What is known to be wrong with it.
     pub wrong: Option<String>,
     /// Parts of the model it applies to.

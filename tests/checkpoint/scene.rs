@@ -60,6 +60,7 @@ fn quantisation(weight: WeightFormat, compressed: bool) -> Option<Value> {
         WeightFormat::Nvfp4 => json!({"quant_method": "modelopt", "quant_algo": "NVFP4"}),
         WeightFormat::Mxfp4 => json!({"quant_method": "mxfp4"}),
         WeightFormat::Int4 => group(4, 128),
+        WeightFormat::Int4G64 => group(4, 64),
         WeightFormat::Int4G32 => group(4, 32),
         WeightFormat::Int8 => json!({"quant_method": "w8a8_int8"}),
         other => panic!("no config says {other}"),

@@ -46,6 +46,10 @@ fn wrong_values_are_named_with_key_and_kind() {
         &["num_experts is 0, but must be at least 1"],
     );
     refused(
+        json!({"num_attention_heads": 0}),
+        &["num_attention_heads is 0, but must be at least 1"],
+    );
+    refused(
         json!({"hidden_size": 1_u64 << 63}),
         &["hidden_size is 9223372036854775808, but must be at most 1099511627776"],
     );

@@ -51,6 +51,10 @@ fn quantisation_methods_become_formats() {
         [Int4; 3],
     );
     formats(
+        json!({"quant_method": "gptq", "bits": 4, "group_size": 64}),
+        [Int4G64; 3],
+    );
+    formats(
         json!({"quant_method": "awq", "bits": 4, "group_size": 32}),
         [Int4G32; 3],
     );
@@ -174,8 +178,13 @@ fn a_quantisation_without_a_format_is_refused() {
         "unknown quantisation method `bitsandbytes`",
     );
     refused(
-        json!({"quant_method": "gptq", "bits": 4, "group_size": 64}),
-        "int4 with group_size 64",
+        json!({"quant_method": "gptq", "bits": 4, "group_size": 48}),
+        "quantization_config.group_size: int4 with group_size 48",
+    );
+    // It was the bits that were named.
+    refused(
+        json!({"quant_method": "gptq", "bits": 4, "group_size": -1}),
+        "quantization_config.group_size: int4 with one scale for a row (-1)",
     );
     refused(
         json!({"quant_method": "fp8", "weight_block_size": [128, 96]}),

@@ -51,6 +51,9 @@ impl Sample {
         });
         let plan = Plan {
             rule: "by-hand".into(),
+            kernel: false,
+            grade: crate::rule::Grade::Derived,
+            arch: Vec::new(),
             layer: LayerKind::Routed,
             fit: Fit::Fits,
             dims: Dims {
