@@ -17,6 +17,7 @@ use crate::mutant::{self, Mutant};
 use crate::plan::Plan;
 use crate::tensor::Logical;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 
 /// Bytes of the experts that a diagnosis looks at, logical and of all ranks; a few times as many are held.
@@ -25,16 +26,20 @@ const WINDOW_BYTES: u64 = 16 << 20;
 const EXPERT_BYTES_MAX: u64 = 48 << 20;
 /// Experts of which parts are looked at: each is read whole.
 const SAMPLED_EXPERTS: usize = 2;
-/// Experts that are looked at one by one, or listed.
-const LISTED: usize = 4;
-/// Above this neither: every mutant packs every rank.
+/// Experts that are looked at one by one, and experts or ranks that are listed.
+pub(super) const LISTED: usize = 4;
+/// Above this no mutant is tried: each packs every rank.
 const RANKS_MAX: usize = 1 << 10;
+/// Above this it is not looked up whose share a rank holds: each is held against all.
+pub(super) const EXCHANGE_RANKS_MAX: usize = 64;
 
 /// What a name rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// A known fault makes every element of the experts looked at, and padding where padding is.
     Elements,
+    /// Every element of the first and of the last expert of each rank that is named.
+    Ends,
     /// Where the differing places lie, and of what kind they are.
     Places,
     /// What the elements decode to.
@@ -85,13 +90,53 @@ impl Diagnosis {
     }
 }
 
-/// Whether so little memory names no fault of these experts.
+/// Why no fault is looked for in the elements, or one fault is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TooLarge {
+    /// The part of an expert that is looked at takes so many bytes, logical and on all ranks.
+    Expert(u64),
+    /// So many ranks.
+    Ranks(usize),
+    /// So many ranks that shares are not looked for on other ranks; everything else is.
+    Exchange(usize),
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nothing = "no fault was looked for in the elements:";
+        match self {
+            TooLarge::Expert(bytes) => write!(
+                f,
+                "{nothing} what it would be looked for in takes {bytes} bytes of one expert, before and on all ranks after, and at most {EXPERT_BYTES_MAX} are looked at"
+            ),
+            TooLarge::Ranks(ranks) => {
+                write!(f, "{nothing} {ranks} ranks, of at most {RANKS_MAX}")
+            }
+            TooLarge::Exchange(ranks) => write!(
+                f,
+                "ranks-exchanged was not looked for: {ranks} ranks, of at most {EXCHANGE_RANKS_MAX}"
+            ),
+        }
+    }
+}
+
+/// What about a plan is too large for faults to be named, if anything is.
 ///
 /// # Errors
 /// When the plan describes no layout.
-pub fn too_large(plan: &Plan) -> Result<bool, AuditError> {
-    let part = Sample::of(plan)?.plan(plan);
-    Ok(expert_bytes(&part)? > EXPERT_BYTES_MAX || plan.ranks.len() > RANKS_MAX)
+pub fn too_large(plan: &Plan) -> Result<Option<TooLarge>, AuditError> {
+    let ranks = plan.ranks.len();
+    let bytes = expert_bytes(&Sample::of(plan)?.plan(plan))?;
+    Ok(if bytes > EXPERT_BYTES_MAX {
+        Some(TooLarge::Expert(bytes))
+    } else if ranks > RANKS_MAX {
+        Some(TooLarge::Ranks(ranks))
+    } else if ranks > EXCHANGE_RANKS_MAX {
+        Some(TooLarge::Exchange(ranks))
+    } else {
+        None
+    })
 }
 
 /// Every mutant that makes the elements of the dump; else what their values, counts, sizes or places
@@ -129,7 +174,7 @@ fn by_elements(
     dump: &Dump<'_>,
     audit: &Audit,
 ) -> Result<Vec<Diagnosis>, AuditError> {
-    if too_large(plan)? {
+    if let Some(TooLarge::Expert(_) | TooLarge::Ranks(_)) = too_large(plan)? {
         return Ok(Vec::new());
     }
     let experts = experts(plan, audit)?;
@@ -297,6 +342,18 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The tensors that are not right on some rank.
+    pub(super) fn names(&self, right: &[bool]) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for (held, _) in self.held.iter().zip(right).filter(|(_, right)| !**right) {
+            let name = held.stored.role.name();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
     /// The mutants that make every tensor that is not right; those that make all tensors before
     /// those that make some where others are right.
     fn mutants(&self, right: &[bool], padding: Padding) -> Vec<Diagnosis> {
@@ -319,12 +376,7 @@ impl<'a> Look<'a> {
                 whole.push(diagnosis);
                 continue;
             }
-            for held in &open {
-                let name = held.stored.role.name();
-                if !diagnosis.tensors.contains(&name) {
-                    diagnosis.tensors.push(name);
-                }
-            }
+            diagnosis.tensors = self.names(right);
             diagnosis.ranks = self.ranks(right);
             partial.push(diagnosis);
         }

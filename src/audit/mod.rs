@@ -18,7 +18,7 @@ mod variants;
 mod tests;
 
 pub use check::{audit, audit_bytes};
-pub use diagnose::{Diagnosis, Evidence, diagnose, too_large};
+pub use diagnose::{Diagnosis, Evidence, TooLarge, diagnose, too_large};
 pub use error::AuditError;
 pub use files::{audit_files, audit_files_told, layer_shape};
 pub use types::{Audit, Audited, Difference, Fault, Region};

@@ -4,7 +4,7 @@
 
 use super::AuditError;
 use super::check::count;
-use super::diagnose::{Diagnosis, Evidence, Look};
+use super::diagnose::{Diagnosis, EXCHANGE_RANKS_MAX, Evidence, LISTED, Look};
 use super::files::{experts_of, window};
 use super::sample::Sample;
 use super::variants::{Held, Padding, Variants};
@@ -14,30 +14,13 @@ use crate::plan::{Plan, Role};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Ranks of which it is looked up whose share they hold.
-const RANKS_MAX: usize = 64;
-
-fn named(name: &'static str, meaning: &'static str, source: &'static str) -> Diagnosis {
-    Diagnosis {
-        name,
-        meaning,
-        source,
-        by: Evidence::Elements,
-        experts: None,
-        tensors: Vec::new(),
-        ranks: Vec::new(),
-        detail: String::new(),
-        sample: String::new(),
-    }
-}
-
 /// Ranks that hold the share of another rank, of their own group of experts or of another one: told
 /// by the first and the last expert that a rank holds.
 pub(super) fn exchanged(
     (plan, layer, dump): (&Plan, &Layer<'_>, &Dump<'_>),
     look: &Look<'_>,
 ) -> Result<Vec<Diagnosis>, AuditError> {
-    if plan.ranks.len() > RANKS_MAX {
+    if plan.ranks.len() > EXCHANGE_RANKS_MAX {
         return Ok(Vec::new());
     }
     let mut whose: Option<BTreeMap<usize, usize>> = None;
@@ -58,24 +41,31 @@ pub(super) fn exchanged(
     if whose.is_empty() || !wrong.clone().all(explained) {
         return Ok(Vec::new());
     }
-    let told: Vec<String> = whose
-        .iter()
-        .take(4)
-        .map(|(rank, other)| format!("rank {rank} holds what belongs on rank {other}"))
-        .collect();
-    let more = match whose.len().saturating_sub(told.len()) {
+    Ok(vec![Diagnosis {
+        name: "ranks-exchanged",
+        meaning: "a rank's file holds the share of another rank, or of another group's experts",
+        source: "no report; this audit's comparison with every rank's share",
+        by: Evidence::Ends,
+        experts: None,
+        tensors: Vec::new(),
+        ranks: whose.keys().copied().collect(),
+        detail: listed(
+            whose
+                .iter()
+                .map(|(rank, other)| format!("rank {rank} holds what belongs on rank {other}")),
+        ),
+        sample: String::new(),
+    }])
+}
+
+/// The first of some phrases, and how many more there are.
+fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
+    let more = match all.len().saturating_sub(LISTED) {
         0 => String::new(),
         n => format!(", and {n} more"),
     };
-    Ok(vec![Diagnosis {
-        ranks: whose.keys().copied().collect(),
-        detail: format!("{}{more}", told.join(", ")),
-        ..named(
-            "ranks-exchanged",
-            "a rank's file holds the share of another rank, or of another group's experts",
-            "facts/reports.md B64; this audit's comparison with every rank's share",
-        )
-    }])
+    let few: Vec<String> = all.take(LISTED).collect();
+    format!("{}{more}", few.join(", "))
 }
 
 /// Each rank whose first or last expert is that of another rank: whose.
@@ -142,84 +132,90 @@ fn one_expert<'a>(
     Ok(all)
 }
 
+/// Where the channels of ranks should begin, and where they do.
+type Begins = BTreeMap<usize, (u64, u64)>;
+
 /// Ranks whose channels begin at others than theirs, by any number: found by the first channel, and
 /// held against every tensor. Scales may be where they should be, or begin with the block that the
 /// first channel lies in.
 pub(super) fn shifted(look: &Look<'_>) -> Vec<Diagnosis> {
-    let plan = &look.plan;
     let right = look.right(Padding::Any);
-    let (mut moved, mut blocks) = (plan.clone(), plan.clone());
-    let block = plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
-    let mut by = BTreeMap::new();
-    for (rank, share) in plan.ranks.iter().enumerate() {
-        let wrong = |(held, right): (&Held<'_>, &bool)| held.stored.rank == rank && !*right;
-        if !look.held.iter().zip(&right).any(wrong) {
-            continue;
-        }
-        let Some(start) = first_channel(look, rank).filter(|&c| c != share.start) else {
-            return Vec::new();
-        };
-        let len = share.len.min(plan.dims.i - start.min(plan.dims.i));
-        (moved.ranks[rank].start, moved.ranks[rank].len) = (start, len);
-        let floor = start / block * block;
-        let len = share.len.min(plan.dims.i - floor.min(plan.dims.i));
-        (blocks.ranks[rank].start, blocks.ranks[rank].len) = (floor, len);
-        by.insert(rank, (share.start, start));
-    }
-    let moved = look.right.repacked(&moved, &look.logical);
-    let blocks = look.right.repacked(&blocks, &look.logical);
+    let Some(begins) = begins(look, &right).filter(|begins| !begins.is_empty()) else {
+        return Vec::new();
+    };
+    let block = look.plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
+    let moved = begun(look, &begins, |start| start);
+    let blocks = begun(look, &begins, |start| start / block * block);
     let explained = |(held, right): (&Held<'_>, &bool)| {
         let scale = matches!(held.stored.role, Role::W13Scale | Role::W2Scale);
         *right || moved.same(held, Padding::Any) || scale && blocks.same(held, Padding::Any)
     };
-    let Some((_, &(from, to))) = by.first_key_value() else {
-        return Vec::new();
-    };
     if !look.held.iter().zip(&right).all(explained) {
         return Vec::new();
     }
-    let far = |(from, to): (u64, u64)| (from.abs_diff(to), to < from);
-    let same = by.values().all(|one| far(*one) == far((from, to)));
-    let detail = match (same, far((from, to))) {
-        (true, (n, early)) => {
-            let channels = if n == 1 { "channel" } else { "channels" };
-            format!(
-                "by {n} {channels}, too {}",
-                if early { "early" } else { "late" }
-            )
-        }
-        (false, _) => {
-            let each = by.iter().take(4);
-            let each: Vec<String> = each
-                .map(|(rank, (from, to))| format!("rank {rank} at {to} in place of {from}"))
-                .collect();
-            each.join(", ")
-        }
-    };
     // Where a tensor of these ranks is in its place and would not be, the fault is in the others.
     let spared = |(held, right): (&Held<'_>, &bool)| {
-        *right && by.contains_key(&held.stored.rank) && !moved.same(held, Padding::Any)
+        *right && begins.contains_key(&held.stored.rank) && !moved.same(held, Padding::Any)
     };
-    let mut tensors = Vec::new();
-    if look.held.iter().zip(&right).any(spared) {
-        for (held, _) in look.held.iter().zip(&right).filter(|(_, right)| !**right) {
-            let name = held.stored.role.name();
-            if !tensors.contains(&name) {
-                tensors.push(name);
-            }
+    let tensors = match look.held.iter().zip(&right).any(spared) {
+        true => look.names(&right),
+        false => Vec::new(),
+    };
+    vec![Diagnosis {
+        name: "channels-shifted",
+        meaning: "a rank's channels begin at another one than its first",
+        source: "no report; this audit's search for each rank's first channel",
+        by: Evidence::Elements,
+        experts: Some(look.experts.clone()),
+        tensors,
+        ranks: begins.keys().copied().collect(),
+        detail: how_far(&begins),
+        sample: String::new(),
+    }]
+}
+
+/// Each rank with a tensor that is not right, by its first channel; none where that is where it should
+/// be, or nowhere.
+fn begins(look: &Look<'_>, right: &[bool]) -> Option<Begins> {
+    let mut begins = Begins::new();
+    for (rank, share) in look.plan.ranks.iter().enumerate() {
+        let wrong = |(held, right): (&Held<'_>, &bool)| held.stored.rank == rank && !*right;
+        if look.held.iter().zip(right).any(wrong) {
+            let start = first_channel(look, rank).filter(|&c| c != share.start)?;
+            begins.insert(rank, (share.start, start));
         }
     }
-    vec![Diagnosis {
-        experts: Some(look.experts.clone()),
-        ranks: by.keys().copied().collect(),
-        tensors,
-        detail,
-        ..named(
-            "channels-shifted",
-            "a rank's channels begin at another one than its first",
-            "facts/upstream-padding.md 3.2 M12, by a number that is no block",
-        )
-    }]
+    Some(begins)
+}
+
+/// The layer as ranks would hold it that began where `of` says of their first channel.
+fn begun(look: &Look<'_>, begins: &Begins, of: impl Fn(u64) -> u64) -> Variants {
+    let mut plan = look.plan.clone();
+    for (&rank, &(_, start)) in begins {
+        let (start, share) = (of(start), &mut plan.ranks[rank]);
+        share.start = start;
+        share.len = share.len.min(plan.dims.i - start.min(plan.dims.i));
+    }
+    look.right.repacked(&plan, &look.logical)
+}
+
+/// By how many channels, where that is the same on all ranks.
+fn how_far(begins: &Begins) -> String {
+    let far = |&(from, to): &(u64, u64)| (from.abs_diff(to), to < from);
+    let mut all = begins.values().map(far);
+    match all.next() {
+        Some((n, early)) if all.all(|other| other == (n, early)) => format!(
+            "by {n} {}, too {}",
+            if n == 1 { "channel" } else { "channels" },
+            if early { "early" } else { "late" }
+        ),
+        _ => {
+            let each = begins
+                .iter()
+                .map(|(rank, (from, to))| format!("rank {rank} at {to} in place of {from}"));
+            listed(each)
+        }
+    }
 }
 
 /// The channel that a rank holds in the place of its first: by w13's rows, else by w2's columns.

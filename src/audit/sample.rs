@@ -101,38 +101,30 @@ impl Sample {
         layer: &Layer<'_>,
         experts: Range<usize>,
     ) -> Result<Logical, AuditError> {
-        let whole = self.cut == 0;
-        let read = if whole {
-            experts.clone()
-        } else {
-            experts.start..experts.start
+        let mut logical = match self.cut {
+            0 => layer.read(experts)?,
+            _ => layer.logical(|role| self.cut_tensor(plan, layer, role, &experts))?,
         };
-        let mut logical = layer.read(read)?;
-        for role in roles(plan).filter(|_| !whole) {
-            let mut parts = Vec::new();
-            for e in experts.clone() {
-                let Some(tensor) = layer.role(role, e..e + 1, true)? else {
-                    continue;
-                };
-                parts.push(self.narrowed(
-                    along(plan, role, |s| (s.row_block_source, s.col_block_source)),
-                    &tensor,
-                ));
-            }
-            let tensor = joined(role, &parts);
-            match role {
-                Role::W13 => logical.w13 = tensor,
-                Role::W2 => logical.w2 = tensor,
-                Role::W13Scale => logical.w13_scale = Some(tensor),
-                Role::W2Scale => logical.w2_scale = Some(tensor),
-                Role::W13Global => logical.w13_global = Some(tensor),
-                Role::W2Global => logical.w2_global = Some(tensor),
-                Role::W13Bias => logical.w13_bias = Some(tensor),
-                Role::W2Bias => logical.w2_bias = Some(tensor),
-            }
-        }
         logical.x = Tensor::zeroed("x", &[0, logical.w13.shape()[2]], 32);
         Ok(logical)
+    }
+
+    /// One tensor of some experts, cut to the part: read expert by expert, since whole ones are large.
+    fn cut_tensor(
+        &self,
+        plan: &Plan,
+        layer: &Layer<'_>,
+        role: Role,
+        experts: &Range<usize>,
+    ) -> Result<Option<Tensor>, AuditError> {
+        let source = |s: &ScalePlan| (s.row_block_source, s.col_block_source);
+        let along = along(plan, role, source);
+        let mut parts = Vec::new();
+        for e in experts.clone() {
+            let tensor = layer.role(role, e..e + 1, true)?;
+            parts.extend(tensor.map(|tensor| self.narrowed(&along, &tensor)));
+        }
+        Ok(Some(joined(role, &parts)))
     }
 
     /// Some of a rank's experts in a dump, counted among its own, cut to the part; none where the file
@@ -202,17 +194,17 @@ impl Sample {
     }
 
     /// One expert's logical tensor, one code a byte at least.
-    fn narrowed(&self, along: Along, tensor: &Tensor) -> Tensor {
+    fn narrowed(&self, along: &Along, tensor: &Tensor) -> Tensor {
         let [_, rows, cols] = [0, 1, 2].map(|n| tensor.shape().get(n).copied().unwrap_or(1));
         let cut = |per: u64| usize::try_from(self.cut / per.max(1)).unwrap_or(usize::MAX);
-        let (r, c) = match along {
+        let (r, c) = match *along {
             Along::Rows(per) => (rows.saturating_sub(cut(per)), cols),
             Along::Cols(per) => (rows, cols.saturating_sub(cut(per))),
             Along::Nowhere => (rows, cols),
         };
         let wide = tensor.bits().max(8) / 8;
         let mut new = Tensor::zeroed(tensor.name(), &[1, r, c], wide * 8);
-        let (from_r, from_c) = self.places(&along, r, c);
+        let (from_r, from_c) = self.places(along, r, c);
         let places = from_r
             .iter()
             .flat_map(|r| from_c.iter().map(move |c| r * cols + c));

@@ -1,4 +1,4 @@
-//! From the element types that files use to the codes that a layer is made of.
+//! From the element types and shapes that files use to the codes that a layer is made of.
 //!
 //! It must not round: every conversion is exact. Layer 4.
 
@@ -93,5 +93,33 @@ pub(super) fn bytes_of(dtype: Dtype) -> usize {
 pub(super) fn reciprocal(bytes: &mut [u8]) {
     for four in bytes.as_chunks_mut::<4>().0 {
         *four = f32::from_le_bytes(*four).recip().to_le_bytes();
+    }
+}
+
+/// Whether a shape is [lead, rows, cols / codes...], trailing axes flattened; a single column may
+/// be left out, and a single element may have any shape of ones.
+pub(super) fn shape_fits(
+    shape: &[usize],
+    lead: Option<usize>,
+    rows: usize,
+    cols: usize,
+    codes: usize,
+) -> bool {
+    let rest = match (lead, shape.split_first()) {
+        (None, _) => shape,
+        (Some(experts), Some((&first, rest))) if first == experts => rest,
+        _ => return false,
+    };
+    let product = |axes: &[usize]| axes.iter().try_fold(1_usize, |n, &a| n.checked_mul(a));
+    let units = product(rest).and_then(|n| n.checked_mul(codes));
+    if units != rows.checked_mul(cols) {
+        return false;
+    }
+    match rest {
+        _ if rows == 1 && cols == 1 => true,
+        [] => false,
+        // A row of scales, or a column of biases, may be flat.
+        [_] => rows == 1 || cols == 1,
+        [first, ..] => *first == rows,
     }
 }

@@ -53,6 +53,18 @@ pub enum CheckpointError {
     },
 }
 
+impl CheckpointError {
+    /// What is wrong, for whom knows the file already.
+    pub fn what(&self) -> String {
+        match self {
+            CheckpointError::Io { source, .. } => source.to_string(),
+            CheckpointError::File { why, .. } | CheckpointError::NoLayer { why, .. } => why.clone(),
+            CheckpointError::Tensor { tensor, why, .. } => format!("tensor `{tensor}`: {why}"),
+            CheckpointError::NoTensor { tensor, .. } => format!("no tensor `{tensor}`"),
+        }
+    }
+}
+
 /// Text from a file on one line, of bounded length.
 pub(super) fn shown(text: &str) -> String {
     let escaped = text.escape_debug().to_string();

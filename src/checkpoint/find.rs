@@ -4,7 +4,7 @@
 
 use super::error::{CheckpointError, shown};
 use super::set::Checkpoint;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Names of the projections, first ones then second, by family: with a gate, without, and fused.
 type Names = (&'static [&'static str], &'static str);
@@ -166,9 +166,14 @@ pub fn changes_meaning(name: &str) -> bool {
     })
 }
 
-/// Layers of drafts have numbers of their own.
-fn is_draft(prefix: &str) -> bool {
-    prefix.split('.').any(|part| part.starts_with("mtp"))
+/// A layer by what its experts' names begin with, in the order in which layers are looked at: whether it
+/// is a draft's (these have numbers of their own), its number, and the prefix.
+pub type Place<'a> = (bool, Option<u64>, &'a str);
+
+/// The layer of a prefix.
+pub fn place_of(prefix: &str) -> Place<'_> {
+    let draft = prefix.split('.').any(|part| part.starts_with("mtp"));
+    (draft, layer_of(prefix), prefix)
 }
 
 /// The experts of `layer`, or of the first layer that has any.
@@ -177,17 +182,15 @@ pub(super) fn family(
     gated: bool,
     layer: Option<u64>,
 ) -> Result<Family, CheckpointError> {
-    let mut prefixes: BTreeMap<(bool, Option<u64>, &str), ()> = BTreeMap::new();
-    for prefix in checkpoint.names().filter_map(prefix_of) {
-        prefixes.insert((is_draft(prefix), layer_of(prefix), prefix), ());
-    }
+    let names = checkpoint.names().filter_map(prefix_of);
+    let mut prefixes: BTreeSet<Place<'_>> = names.map(place_of).collect();
     // What was handed over by hand has no prefix, or says that it is the state before.
     for prefix in ["", "before."] {
         if checkpoint
             .names()
             .any(|n| n.starts_with(&format!("{prefix}w13")))
         {
-            prefixes.insert((false, None, prefix), ());
+            prefixes.insert((false, None, prefix));
         }
     }
     let no_layer = |why: String| CheckpointError::NoLayer {
@@ -195,9 +198,9 @@ pub(super) fn family(
         why,
     };
     let wanted = |at: &Option<u64>| layer.is_none() || at.is_none() || *at == layer;
-    let chosen = prefixes.keys().find(|(_, at, _)| wanted(at));
+    let chosen = prefixes.iter().find(|(_, at, _)| wanted(at));
     let Some((_, number, prefix)) = chosen else {
-        let numbers: Vec<u64> = prefixes.keys().filter_map(|(_, at, _)| *at).collect();
+        let numbers: Vec<u64> = prefixes.iter().filter_map(|(_, at, _)| *at).collect();
         return Err(no_layer(match (layer, numbers.as_slice()) {
             (Some(layer), [first, .., last]) => {
                 format!("no experts in layer {layer}; layers {first} to {last} have some")
@@ -250,18 +253,15 @@ pub(super) fn shared_family(
     gated: bool,
     layer: Option<u64>,
 ) -> Result<Family, CheckpointError> {
-    let mut prefixes: BTreeMap<(bool, Option<u64>, &str), ()> = BTreeMap::new();
     let below = |name| super::names::named(name, gated).filter(|named| named.shared);
-    for named in checkpoint.names().filter_map(below) {
-        let prefix = named.prefix;
-        prefixes.insert((is_draft(prefix), layer_of(prefix), prefix), ());
-    }
+    let named = checkpoint.names().filter_map(below);
+    let prefixes: BTreeSet<Place<'_>> = named.map(|named| place_of(named.prefix)).collect();
     let no_layer = |why: String| CheckpointError::NoLayer {
         place: checkpoint.place().to_owned(),
         why,
     };
     let wanted = |at: &Option<u64>| layer.is_none() || at.is_none() || *at == layer;
-    let chosen = prefixes.keys().find(|(_, at, _)| wanted(at));
+    let chosen = prefixes.iter().find(|(_, at, _)| wanted(at));
     let Some((_, number, prefix)) = chosen else {
         return Err(no_layer(match layer {
             Some(layer) => format!("no shared experts in layer {layer}"),

@@ -1,6 +1,6 @@
 //! The logical tensors of one layer, expert by expert.
 
-use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal};
+use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal, shape_fits};
 use super::error::{CheckpointError, shown, tensor_error};
 use super::file::{Entry, count};
 use super::find::{Family, Kind, changes_meaning, family, shared_family};
@@ -164,6 +164,17 @@ impl<'a> Layer<'a> {
     /// # Errors
     /// When a tensor is missing or of another type or shape, or cannot be read.
     pub fn read(&self, experts: Range<usize>) -> Result<Logical, CheckpointError> {
+        self.logical(|role| self.role(role, experts.clone(), false))
+    }
+
+    /// The same of tensors that `of` gives for each role that the layer has.
+    ///
+    /// # Errors
+    /// Those of `of`.
+    pub fn logical<E>(
+        &self,
+        mut of: impl FnMut(Role) -> Result<Option<Tensor>, E>,
+    ) -> Result<Logical, E> {
         let mut logical = Logical {
             x: Tensor::zeroed("x", &[0, 0], 32),
             router: RouterInput::Given {
@@ -182,7 +193,9 @@ impl<'a> Layer<'a> {
             h_scale: 1.0,
         };
         for part in &self.parts {
-            let tensor = self.tensor(part, experts.clone(), false)?;
+            let Some(tensor) = of(part.role)? else {
+                continue;
+            };
             match part.role {
                 Role::W13 => logical.w13 = tensor,
                 Role::W2 => logical.w2 = tensor,
@@ -254,11 +267,7 @@ impl<'a> Layer<'a> {
             true => entry.bytes / count(self.shape.experts),
             false => entry.bytes,
         };
-        let first = if self.family.fused {
-            count(e) * slab
-        } else {
-            0
-        };
+        let first = count(e) * slab * u64::from(self.family.fused);
         let (wide, line) = (bits / 8, part.cols * bits / 8);
         let kept = bits == 4 || keeps_bytes(part.dtype, entry.dtype);
         let ordered = match piece.rows {
@@ -348,11 +357,7 @@ impl<'a> Layer<'a> {
     /// The logical grid of a role, and the tensors that fill it.
     fn part(&self, role: Role) -> Result<Part, CheckpointError> {
         let shape = self.shape;
-        let halves = if shape.gated && !role.is_second() {
-            2
-        } else {
-            1
-        };
+        let halves = 1 + usize::from(shape.gated && !role.is_second());
         let (out, inner) = match role.is_second() {
             true => (shape.hidden, shape.intermediate),
             false => (shape.intermediate, shape.hidden),
@@ -463,33 +468,5 @@ impl<'a> Layer<'a> {
             return Err(tensor_error(self.checkpoint.place(), name, why));
         }
         Ok(())
-    }
-}
-
-/// Whether a shape is [lead, rows, cols / codes...], trailing axes flattened; a single column may
-/// be left out, and a single element may have any shape of ones.
-fn shape_fits(
-    shape: &[usize],
-    lead: Option<usize>,
-    rows: usize,
-    cols: usize,
-    codes: usize,
-) -> bool {
-    let rest = match (lead, shape.split_first()) {
-        (None, _) => shape,
-        (Some(experts), Some((&first, rest))) if first == experts => rest,
-        _ => return false,
-    };
-    let product = |axes: &[usize]| axes.iter().try_fold(1_usize, |n, &a| n.checked_mul(a));
-    let units = product(rest).and_then(|n| n.checked_mul(codes));
-    if units != rows.checked_mul(cols) {
-        return false;
-    }
-    match rest {
-        _ if rows == 1 && cols == 1 => true,
-        [] => false,
-        // A row of scales, or a column of biases, may be flat.
-        [_] => rows == 1 || cols == 1,
-        [first, ..] => *first == rows,
     }
 }

@@ -17,7 +17,7 @@ pub use convert::{codes_in, stored_code};
 pub use dump::{Dump, Stored, Whose};
 pub use error::CheckpointError;
 pub use file::{Entry, TensorFile};
-pub use find::{Kind, changes_meaning, layer_of};
+pub use find::{Kind, Place, changes_meaning, layer_of, place_of};
 pub use layer::{Layer, LayerShape};
 pub use names::{Named, Rows, named};
 pub use set::{Checkpoint, INDEX};

@@ -7,7 +7,7 @@ use super::bytes::Bytes;
 use super::environment::{Environment, rule_switches};
 use super::error::CliError;
 use super::select;
-use crate::audit::{Audited, audit_files_told, diagnose, layer_shape, too_large};
+use crate::audit::{Audited, TooLarge, audit_files_told, diagnose, layer_shape, too_large};
 use crate::case::{Case, Scheme};
 use crate::checkpoint::{Checkpoint, Dump, Layer, LayerShape, Whose};
 use crate::model::Model;
@@ -23,7 +23,7 @@ use std::path::Path;
 
 /// Names of tensors that a note lists.
 const LISTED: usize = 3;
-/// Bytes of a file with a layout that are read.
+/// Most bytes of a file with a layout.
 const LAYOUT_MAX: u64 = 1 << 16;
 
 pub(super) fn audit(
@@ -85,9 +85,10 @@ pub(super) fn audit(
     let found = found?;
     let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
     let mut notes: Vec<String> = unread(&plan).into_iter().collect();
-    if !found.clean() && too_large(&plan)? {
-        let why = "experts too large to be named a fault of: a name is looked for in so many bytes of one as 48 MiB hold with every channel";
-        notes.push(why.to_owned());
+    match too_large(&plan)?.filter(|_| !found.clean()) {
+        // Of what has a name there is nothing left to look for.
+        Some(TooLarge::Exchange(_)) if !diagnoses.is_empty() => {}
+        why => notes.extend(why.map(|why| why.to_string())),
     }
     for (place, names) in [
         (before.place(), layer.unread()),
@@ -196,8 +197,11 @@ fn plan(
     let spelled;
     let rule = match (&args.rule, &args.layout) {
         (_, Some(given)) => {
-            let scheme = &layout(given)?;
-            let case: Case = format!("w={},{scheme}", routed.weight).parse()?;
+            let (scheme, place) = layout(given)?;
+            let wrong = |error| CliError::Usage(format!("{place}: {error}"));
+            let case: Case = format!("w={},{scheme}", routed.weight)
+                .parse()
+                .map_err(wrong)?;
             let bare: Case = format!("w={}", routed.weight).parse()?;
             let rest = Case {
                 scheme: bare.scheme.clone(),
@@ -205,7 +209,7 @@ fn plan(
             };
             let (Scheme::Spelled(spec), true) = (&case.scheme, rest == bare) else {
                 return Err(CliError::Usage(format!(
-                    "--layout takes pad, split, order, place, store and nib alone, not {scheme}"
+                    "{place} takes pad, split, order, place, store and nib alone, not {scheme}"
                 )));
             };
             spelled = spelled_rule(spec, routed.weight)?;
@@ -245,18 +249,25 @@ fn plan(
     Ok(plan)
 }
 
-/// The words of a layout: those given, or those of a file, a few a line.
-fn layout(given: &str) -> Result<String, CliError> {
+/// The words of a layout, those given or those of a file, a few a line; and what to call where they are
+/// from.
+fn layout(given: &str) -> Result<(String, &str), CliError> {
     let path = Path::new(given);
     if !path.is_file() {
-        return Ok(given.to_owned());
+        return Ok((given.to_owned(), "--layout"));
     }
     let wrong = |source| CliError::File {
         file: given.to_owned(),
         source,
     };
-    let mut text = String::new();
     let opened = File::open(path).map_err(wrong)?;
+    let bytes = opened.metadata().map_err(wrong)?.len();
+    if bytes > LAYOUT_MAX {
+        return Err(CliError::Usage(format!(
+            "{given}: {bytes} bytes, and a file with a layout has at most {LAYOUT_MAX}"
+        )));
+    }
+    let mut text = String::new();
     let mut taken = opened.take(LAYOUT_MAX);
     taken.read_to_string(&mut text).map_err(wrong)?;
     let lines = text
@@ -264,7 +275,7 @@ fn layout(given: &str) -> Result<String, CliError> {
         .map(|line| line.split('#').next().unwrap_or(""));
     let words = lines.flat_map(|line| line.split(',')).map(str::trim);
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    Ok(words.join(","))
+    Ok((words.join(","), given))
 }
 
 /// A number that an option and the string map say alike, if either says one.

@@ -8,11 +8,12 @@ use super::config::{self, CONFIG, Config};
 use super::digest::hashed_tensor;
 use super::error::{PadError, io_at};
 use super::folder::{Seen, sweep};
+use super::holders;
 use super::recipe::{Recipe, Request, recipe};
 use super::treat::{Tensors, Treat};
 use super::verify::verify;
 use super::write::{Progress, Step};
-use crate::checkpoint::{Checkpoint, CheckpointError, INDEX, TensorFile, layer_of, named};
+use crate::checkpoint::{Checkpoint, CheckpointError, INDEX, Place, TensorFile, named, place_of};
 use crate::model::FILE_LIMIT;
 use crate::rule::Rule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,22 +190,10 @@ pub(super) fn outside(folder: &Path, out: &Path) -> Result<(), PadError> {
 
 /// Every tensor of every file, those that an index leaves out as well.
 pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
-    let mut all = Tensors::new();
-    let mut holders: BTreeMap<&str, &Path> = BTreeMap::new();
-    for (path, file) in checkpoint.files()? {
-        for name in file.names() {
-            let entry = file.entry(name).expect("it was just listed");
-            let shaped = Shaped {
-                dtype: entry.dtype,
-                shape: entry.shape.clone(),
-                bytes: entry.bytes,
-            };
-            if let Some(other) = holders.insert(name, path) {
-                let why = format!("it is in {} and in {}", other.display(), path.display());
-                return Err(super::error::tensor(name, why));
-            }
-            all.insert(name.to_owned(), shaped);
-        }
+    let (all, twice) = holders::listed(checkpoint.files()?);
+    if let Some((name, [first, second])) = twice.first() {
+        let why = format!("it is in {} and in {}", first.display(), second.display());
+        return Err(super::error::tensor(name, why));
     }
     for name in checkpoint.names() {
         checkpoint.entry(name)?;
@@ -259,17 +248,20 @@ pub(super) fn changes(
     let treat = Treat::new(recipe, tensors);
     let (mut routed, mut shared) = (false, false);
     let mut all = BTreeMap::new();
-    let mut failed: BTreeMap<u64, PadError> = BTreeMap::new();
+    let mut failed = Failed::default();
     for (name, shaped) in tensors {
         let change = match treat.change(name, shaped) {
             Ok(change) => change,
             Err(error) => {
-                let error = placed(error, checkpoint);
                 let expert = named(name, recipe.gated).filter(|n| !n.shared);
-                match expert.and_then(|n| layer_of(n.prefix)) {
-                    Some(layer) => drop(failed.entry(layer).or_insert(error)),
-                    None => return Err(error),
-                }
+                let Some(layer) = expert.map(|n| place_of(n.prefix)) else {
+                    return Err(placed(error, checkpoint));
+                };
+                let kind = match error {
+                    PadError::Format { .. } => &mut failed.formats,
+                    _ => &mut failed.others,
+                };
+                kind.entry(layer).or_insert(placed(error, checkpoint));
                 continue;
             }
         };
@@ -279,7 +271,7 @@ pub(super) fn changes(
         }
         all.insert(name.clone(), change);
     }
-    if let Some(error) = unlike(failed, recipe, tensors) {
+    if let Some(error) = failed.first(recipe, tensors) {
         return Err(error);
     }
     let grows = |part: &super::sizes::Part| !part.width.same() || part.blocks.is_some();
@@ -298,7 +290,7 @@ pub(super) fn changes(
 
 /// An error of a tensor with its file.
 fn placed(error: PadError, checkpoint: &Checkpoint) -> PadError {
-    let PadError::Tensor { tensor, why } = error else {
+    let (PadError::Tensor { tensor, why } | PadError::Format { tensor, why }) = error else {
         return error;
     };
     match checkpoint.entry(&tensor) {
@@ -311,37 +303,54 @@ fn placed(error: PadError, checkpoint: &Checkpoint) -> PadError {
     }
 }
 
-/// The first error, with the layers that have one where others have none: those that are stored in
-/// another format than most.
-fn unlike(
-    mut failed: BTreeMap<u64, PadError>,
-    recipe: &Recipe,
-    tensors: &Tensors,
-) -> Option<PadError> {
-    let experts = |name: &String| {
-        let expert = named(name, recipe.gated).filter(|n| !n.shared)?;
-        layer_of(expert.prefix)
-    };
-    let all: BTreeSet<u64> = tensors.keys().filter_map(experts).collect();
-    let numbers: Vec<String> = failed.keys().map(u64::to_string).collect();
-    let (_, error) = failed.pop_first()?;
-    if numbers.len() == all.len() {
-        return Some(error);
+/// Layers with tensors that cannot be padded, each with its first error: those that are stored in another
+/// format, and those with something else wrong.
+#[derive(Default)]
+struct Failed<'a> {
+    formats: BTreeMap<Place<'a>, PadError>,
+    others: BTreeMap<Place<'a>, PadError>,
+}
+
+impl Failed<'_> {
+    /// The first error; of formats with the layers that have another one than the others.
+    fn first(mut self, recipe: &Recipe, tensors: &Tensors) -> Option<PadError> {
+        // Scales do not fit where a weight of the config's format has another width, either.
+        if let Some((_, error)) = self.others.pop_first() {
+            return Some(error);
+        }
+        let experts = |name| named(name, recipe.gated).filter(|n| !n.shared);
+        let all: BTreeSet<&str> = tensors
+            .keys()
+            .filter_map(|n| Some(experts(n)?.prefix))
+            .collect();
+        let layers: Vec<String> = self.formats.keys().map(spelled).collect();
+        let (_, error) = self.formats.pop_first()?;
+        if layers.len() == all.len() {
+            return Some(error);
+        }
+        let (word, many) = match layers.len() {
+            1 => ("layer", "is"),
+            _ => ("layers", "are"),
+        };
+        let more = match layers.len().saturating_sub(LISTED) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let listed = layers[..layers.len().min(LISTED)].join(", ");
+        Some(PadError::Refused(format!(
+            "{error}: {word} {listed}{more} of {} with experts {many} not stored as the others, and pad takes {} and unquantised layers alone",
+            all.len(),
+            recipe.routed.format
+        )))
     }
-    let (word, many) = match numbers.len() {
-        1 => ("layer", "is"),
-        _ => ("layers", "are"),
-    };
-    let more = match numbers.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
-    let listed = numbers[..numbers.len().min(LISTED)].join(", ");
-    Some(PadError::Refused(format!(
-        "{error}: {word} {listed}{more} of {} with experts {many} not stored as the others, and pad takes {} and unquantised layers alone",
-        all.len(),
-        recipe.routed.format
-    )))
+}
+
+/// A layer's number; its name where it is a draft's, or has none.
+fn spelled(&(draft, number, prefix): &Place<'_>) -> String {
+    match number {
+        Some(number) if !draft => number.to_string(),
+        _ => prefix.trim_end_matches('.').chars().take(200).collect(),
+    }
 }
 
 /// The texts that change, by name.

@@ -4,7 +4,7 @@
 
 use super::axis::Axis;
 use super::change::{Change, Padding, Shaped};
-use super::error::{PadError, tensor};
+use super::error::{PadError, format, tensor};
 use super::sizes::{Blocks, Part};
 use super::treat::{Treat, shape, whole};
 use crate::checkpoint::{Kind, Named, Rows, changes_meaning, codes_in, named};
@@ -38,19 +38,21 @@ impl Treat<'_> {
         if input.iter().any(|word| name.ends_with(word)) && count.is_some_and(|n| n <= most) {
             return Ok(Change::Copy);
         }
-        let why = if [".qweight", ".qzeros", ".scales"]
-            .iter()
-            .any(|s| name.ends_with(s))
-        {
-            "weights as AWQ and GPTQ store them (qweight, qzeros, g_idx) are not padded".to_owned()
-        } else if changes_meaning(name) {
-            "zero points and permuted groups are not padded".to_owned()
-        } else {
-            let (dtype, shape) = (shaped.dtype, &shaped.shape);
-            format!(
-                "no known tensor of an expert: whether {dtype} {shape:?} must grow is not known"
-            )
-        };
+        let awq = [".qweight", ".qzeros", ".scales"];
+        if awq.iter().any(|s| name.ends_with(s)) {
+            let why = "weights as AWQ and GPTQ store them (qweight, qzeros, g_idx) are not padded";
+            return Err(format(name, why));
+        }
+        if changes_meaning(name) {
+            return Err(format(
+                name,
+                "zero points and permuted groups are not padded",
+            ));
+        }
+        let (dtype, shape) = (shaped.dtype, &shaped.shape);
+        let why = format!(
+            "no known tensor of an expert: whether {dtype} {shape:?} must grow is not known"
+        );
         Err(tensor(name, why))
     }
 

@@ -133,8 +133,23 @@ pub struct DifferentialNote {
     pub tokens: u64,
     /// Output elements compared with the reference.
     pub elements: u64,
+    /// Those of them that prove nothing: NaN or beyond f32, padded and unpadded. Left out where there
+    /// are none.
+    #[serde(default, skip_serializing_if = "none")]
+    pub vacuous: u64,
     /// The verdict in words.
     pub verdict: String,
+}
+
+impl DifferentialNote {
+    /// Whether outputs were computed, and none of them proves anything.
+    pub(super) fn proves_nothing(&self) -> bool {
+        self.vacuous > 0 && self.vacuous == self.elements
+    }
+}
+
+fn none(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Certificate {

@@ -32,6 +32,14 @@ pub enum PadError {
         /// What is wrong, with the value.
         why: String,
     },
+    /// A tensor is stored in another format than the config's.
+    #[error("tensor `{tensor}`: {why}")]
+    Format {
+        /// Its name.
+        tensor: String,
+        /// What is otherwise, with the value.
+        why: String,
+    },
     /// A file cannot be read, written or renamed.
     #[error("{file}: {source}")]
     Io {
@@ -83,5 +91,18 @@ pub(super) fn tensor(name: &str, why: impl Into<String>) -> PadError {
     PadError::Tensor {
         tensor: name.chars().take(200).collect(),
         why: why.into(),
+    }
+}
+
+/// The same where what is wrong says that the tensor is stored in another format.
+pub(super) fn format(name: &str, why: impl Into<String>) -> PadError {
+    as_format(tensor(name, why))
+}
+
+/// What is wrong with a tensor, if that is its format.
+pub(super) fn as_format(error: PadError) -> PadError {
+    match error {
+        PadError::Tensor { tensor, why } => PadError::Format { tensor, why },
+        other => other,
     }
 }

@@ -24,10 +24,8 @@ use std::collections::BTreeMap;
 
 /// Tokens of a comparison of outputs.
 const TOKENS: u64 = 4;
-/// How verdicts begin where there is nothing to compare.
-pub(super) const VACUOUS: &str = "vacuous: ";
-/// What stands in a verdict before the number of outputs that say nothing.
-pub(super) const PARTLY: &str = "vacuous for ";
+/// Which outputs prove nothing.
+pub(super) const BEYOND: &str = "NaN or beyond f32, padded and unpadded";
 /// Seed of the input that outputs are computed from.
 const SEED: u64 = 0x7061_6470_726f_6f66;
 
@@ -142,7 +140,7 @@ impl<'a> Hold<'a> {
                 let logical = input(self.refined(before.read(e..e + 1)?), TOKENS);
                 let packed = pack(&plans.after, &input(after.read(e..e + 1)?, TOKENS))?;
                 let note = compared(&plans, (prefix, e), &logical, &packed)?;
-                let vacuous = note.verdict.starts_with(VACUOUS);
+                let vacuous = note.proves_nothing();
                 found = Some(note);
                 if !vacuous {
                     break;
@@ -342,15 +340,16 @@ fn compared(
     packed: &PackedInputs,
 ) -> Result<DifferentialNote, PadError> {
     let mut cpu = Cpu::new();
-    let note = |elements: usize, verdict: String| DifferentialNote {
+    let note = |(elements, vacuous): (usize, usize), verdict: String| DifferentialNote {
         prefix: prefix.to_owned(),
         experts: vec![count(expert)],
         tokens: TOKENS,
         elements: count(elements),
+        vacuous: count(vacuous),
         verdict,
     };
     if let Err(why) = cpu.supports(&plans.before) {
-        return Ok(note(0, format!("skipped: {why}")));
+        return Ok(note((0, 0), format!("skipped: {why}")));
     }
     let mut output = cpu.run(&plans.before, packed).map_err(wrong)?;
     let mut truth = reference(&plans.case, logical).map_err(wrong)?;
@@ -390,9 +389,9 @@ fn compared(
             "{prefix}{expert} does not give the reference's outputs{told}"
         )));
     }
-    let beyond = "NaN or beyond f32, padded and unpadded";
+    let proved = (elements, lost.len());
     if lost.len() == elements {
-        return Ok(note(elements, format!("{VACUOUS}every output is {beyond}")));
+        return Ok(note(proved, format!("vacuous: every output is {BEYOND}")));
     }
     let mut verdict = "pass: within the derived bound of the reference".to_owned();
     if stable {
@@ -400,9 +399,9 @@ fn compared(
     }
     if !lost.is_empty() {
         let n = lost.len();
-        verdict += &format!("; {PARTLY}{n} of {elements} elements, {beyond}");
+        verdict += &format!("; vacuous for {n} of {elements} elements, {BEYOND}");
     }
-    Ok(note(elements, verdict))
+    Ok(note(proved, verdict))
 }
 
 /// Whether neither value is finite, and both are of one class: NaN, or infinity of one sign.

@@ -43,9 +43,7 @@ pub(super) fn open(folder: &Path, verified: &mut Verified) -> Result<Files, PadE
                     _ => return Err(io_at(&path)(source)),
                 },
                 Err(error) => {
-                    let place = format!("{}: ", path.display());
-                    let why = error.to_string();
-                    verified.fault(&name, "bytes", why.replacen(&place, "", 1));
+                    verified.fault(&name, "bytes", error.what());
                     files.insert(name, None);
                     continue;
                 }
@@ -57,11 +55,29 @@ pub(super) fn open(folder: &Path, verified: &mut Verified) -> Result<Files, PadE
     Ok(files)
 }
 
-/// Every tensor of every file.
+/// Every tensor of the files that hold.
 pub(super) fn shapes(files: &Files, verified: &mut Verified) -> Tensors {
-    let mut all = Tensors::new();
-    let opened = files.iter().filter_map(|(n, f)| Some((n, f.as_ref()?)));
-    for (holder, file) in opened {
+    let opened = files
+        .iter()
+        .filter_map(|(name, file)| Some((Path::new(name), file.as_ref()?)));
+    let (all, twice) = listed(opened);
+    for (name, [first, second]) in twice {
+        let why = format!("it is in {} and in {}", first.display(), second.display());
+        verified.fault(name, "extra", why);
+    }
+    all
+}
+
+/// Names that two files have, with both.
+type Twice<'a> = Vec<(&'a str, [&'a Path; 2])>;
+
+/// Every tensor of some files.
+pub(super) fn listed<'a>(
+    files: impl IntoIterator<Item = (&'a Path, &'a TensorFile)>,
+) -> (Tensors, Twice<'a>) {
+    let (mut all, mut twice) = (Tensors::new(), Twice::new());
+    let mut holders: BTreeMap<&str, &Path> = BTreeMap::new();
+    for (path, file) in files {
         for name in file.names() {
             let entry = file.entry(name).expect("it was just listed");
             let shaped = Shaped {
@@ -69,11 +85,11 @@ pub(super) fn shapes(files: &Files, verified: &mut Verified) -> Tensors {
                 shape: entry.shape.clone(),
                 bytes: entry.bytes,
             };
-            if all.insert(name.to_owned(), shaped).is_some() {
-                let why = format!("it is in {holder} and in another file as well");
-                verified.fault(name, "extra", why);
+            all.insert(name.to_owned(), shaped);
+            if let Some(other) = holders.insert(name, path) {
+                twice.push((name, [other, path]));
             }
         }
     }
-    all
+    (all, twice)
 }

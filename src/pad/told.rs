@@ -4,7 +4,7 @@
 
 use super::certificate::Certificate;
 use super::folder::Seen;
-use super::hold::{PARTLY, VACUOUS};
+use super::hold::BEYOND;
 
 /// What names of files end with that hold weights of other kinds.
 const OTHER_WEIGHTS: [&str; 8] = [
@@ -39,12 +39,15 @@ pub(super) fn notes(
     }
     for note in &certificate.differential {
         let prefix = &note.prefix;
-        if let Some(why) = note.verdict.strip_prefix(VACUOUS) {
+        if note.proves_nothing() {
             notes.push(format!(
-                "{prefix}: outputs prove nothing, {why}, of every expert that was looked at; bytes were held against the input's"
+                "{prefix}: outputs prove nothing, every output is {BEYOND}, of every expert that was looked at; bytes were held against the input's"
             ));
-        } else if let Some((_, n)) = note.verdict.split_once(PARTLY) {
-            notes.push(format!("{prefix}: some outputs prove nothing: {n}"));
+        } else if note.vacuous > 0 {
+            let (n, all) = (note.vacuous, note.elements);
+            notes.push(format!(
+                "{prefix}: some outputs prove nothing: {n} of {all} elements, {BEYOND}"
+            ));
         }
     }
     notes

@@ -5,7 +5,7 @@
 
 use super::axis::Axis;
 use super::change::{Change, Padding, Shaped};
-use super::error::{PadError, tensor};
+use super::error::{PadError, as_format, tensor};
 use super::recipe::Recipe;
 use super::sizes::{Blocks, Part, index};
 use crate::checkpoint::{Kind, Named, Rows, codes_in, named, stored_code};
@@ -153,7 +153,7 @@ impl<'a> Treat<'a> {
             (true, true, _) => Ok(part.format),
             (true, false, _) => {
                 let why = format!("scales lie beside it, but the config says {}", part.format);
-                Err(tensor(name, why))
+                Err(super::error::format(name, why))
             }
             (false, _, Some(Stored::BF16)) => Ok(WeightFormat::Bf16),
             (false, _, Some(Stored::F16)) => Ok(WeightFormat::F16),
@@ -163,7 +163,7 @@ impl<'a> Treat<'a> {
                     "the config says {}, but no scales lie beside it",
                     part.format
                 );
-                Err(tensor(name, why))
+                Err(super::error::format(name, why))
             }
         }
     }
@@ -179,7 +179,8 @@ impl<'a> Treat<'a> {
         let format = self.format(name, named, part, Some(shaped.dtype))?;
         let element = format.element();
         let codes = codes_in(element, shaped.dtype)
-            .ok_or_else(|| tensor(name, format!("{} where {element} is wanted", shaped.dtype)))?;
+            .ok_or_else(|| tensor(name, format!("{} where {element} is wanted", shaped.dtype)))
+            .map_err(as_format)?;
         // Two F4 elements make a byte, and shapes count elements.
         let (unit, per, dims) = match shaped.dtype {
             Stored::F4 => (1, 2, 1),
@@ -274,7 +275,8 @@ impl<'a> Treat<'a> {
         let second = rows == Rows::Second;
         let along = if second { grid.cols } else { grid.rows };
         let Extent::Block(block) = along else {
-            self.without_width(name, named, part, rows, shaped, grid)?;
+            self.without_width(name, named, part, rows, shaped, grid)
+                .map_err(as_format)?;
             return Ok(Change::Copy);
         };
         if halves == 2
@@ -317,10 +319,13 @@ impl<'a> Treat<'a> {
         };
         let turned = self.is_turned(named) && c > 1;
         let (r, c) = if turned { (c, r) } else { (r, c) };
-        self.expect(name, named, shaped, (r, c), 1)?;
+        let lead = self.lead(name, named, shaped)?;
+        // Scales of another grid are another format's.
+        self.expect(name, named, shaped, (r, c), 1)
+            .map_err(as_format)?;
         let extents = Extents {
             fused: named.fused,
-            lead: self.lead(name, named, shaped)?,
+            lead,
             rows: r,
             cols: c,
             along_cols: second != turned,
@@ -334,7 +339,8 @@ impl<'a> Treat<'a> {
                     shaped.dtype, grid.dtype
                 ),
             )
-        })?;
+        });
+        let fill = fill.map_err(as_format)?;
         self.padding(name, shaped, &extents, axis, other, fill)
     }
 

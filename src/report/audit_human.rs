@@ -105,22 +105,22 @@ fn fault(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
 fn named(word: &str, found: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{word:WORD$}{}: {}", found.name, found.meaning)?;
     let experts = match &found.experts {
-        Some(experts) if experts.len() == 1 => format!("of expert {}", experts.start),
-        Some(experts) => format!("of experts {} to {}", experts.start, experts.end - 1),
+        Some(experts) if experts.len() == 1 => format!(" of expert {}", experts.start),
+        Some(experts) => format!(" of experts {} to {}", experts.start, experts.end - 1),
         None => String::new(),
     };
+    let sampled = match found.sample.as_str() {
+        "" => "",
+        _ => " of a sample",
+    };
     match found.by {
-        Evidence::Elements => writeln!(
+        Evidence::Elements => writeln!(out, "  it explains every element{sampled}{experts}")?,
+        Evidence::Ends => writeln!(
             out,
-            "  it explains every element{} {experts}",
-            if found.sample.is_empty() {
-                ""
-            } else {
-                " of a sample"
-            }
+            "  told by every element{sampled} of the first and the last expert of each rank"
         )?,
-        Evidence::Values => writeln!(out, "  told by the values {experts}")?,
-        Evidence::Counts => writeln!(out, "  told by how often each code is there, {experts}")?,
+        Evidence::Values => writeln!(out, "  told by the values{experts}")?,
+        Evidence::Counts => writeln!(out, "  told by how often each code is there,{experts}")?,
         Evidence::Sizes => writeln!(out, "  told by the number of bytes")?,
         Evidence::Places => writeln!(out, "  told by where the padding differs, and how")?,
     }

@@ -69,6 +69,7 @@ fn diagnosis(d: &Diagnosis) -> Value {
         "exact": d.by == Evidence::Elements,
         "by": match d.by {
             Evidence::Elements => "elements",
+            Evidence::Ends => "ends",
             Evidence::Places => "places",
             Evidence::Values => "values",
             Evidence::Counts => "counts",

@@ -94,7 +94,33 @@ fn a_clean_dump_of_every_rank_passes() {
     let right = "# as the engine pads\npad=i128, split=stride\norder=up-gate # up first\n";
     assert_eq!(told(right).status.code(), Some(0));
     assert_eq!(told("pad=i128,split=stride").status.code(), Some(1));
-    assert_eq!(told("pad=i128,tp=2").status.code(), Some(2));
+    let place = named.to_str().unwrap();
+    refused(&told("pad=i128,tp=2"), &format!("{place} takes"));
+}
+
+/// It was cut after 64 KiB, in silence, and a wrong word in it named no file.
+#[test]
+fn a_layout_file_is_read_whole_or_refused_by_name() {
+    let scene = Scene::new();
+    let path = scene.write("after.safetensors", &after(&scene.packed, &[0, 1]));
+    let named = scene.path("layout.txt");
+    let place = named.to_str().unwrap();
+    let told = |text: &str| {
+        std::fs::write(&named, text).unwrap();
+        scene.audit(&path, &["--layout", place, "--tp", "2"])
+    };
+    let words = "pad=i128,split=stride,order=up-gate\n";
+    let comment = |bytes: usize| format!("#{}\n{words}", "x".repeat(bytes - words.len() - 2));
+    assert_eq!(told(&comment(1 << 16)).status.code(), Some(0));
+    // The words would have been cut off, and the layout been without them.
+    let why = format!("{place}: 65537 bytes, and a file with a layout has at most 65536");
+    refused(&told(&comment((1 << 16) + 1)), &why);
+    refused(
+        &told("pad=i128\nsplt=stride"),
+        &format!("{place}: unknown key `splt`"),
+    );
+    let words = scene.audit(&path, &["--layout", "splt=stride", "--tp", "2"]);
+    refused(&words, "--layout: unknown key `splt`");
 }
 
 #[test]

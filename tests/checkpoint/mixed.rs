@@ -75,6 +75,38 @@ fn layers_in_other_formats_are_refused_by_number_and_unquantised_ones_padded() {
     assert_eq!(verified(&out).faults, 0);
 }
 
+/// Any fault of some layers was said to be another format, and a draft's layer 0 counted as the model's.
+#[test]
+fn only_other_formats_are_told_by_layers_and_drafts_are_layers_of_their_own() {
+    // Narrower, in the format that all layers have.
+    let scene = Scene::new(Made::new(NVFP4, QWEN));
+    second_layer(scene.path(), "e=2,h=64,i=64,tp=2,fill=wild,w=nvfp4", None);
+    let why = pad_refused(&scene, &ASKED);
+    assert!(
+        why.contains("down_proj.weight`: U8 [64, 32], wanted [64, 96] in elements")
+            && !why.contains("not stored as the others"),
+        "{why}"
+    );
+    // Layer 0 is as it should be, a draft's layer 0 is not.
+    let scene = Scene::new(Made::new(NVFP4, QWEN));
+    let (case, _, logical) = made("e=2,h=64,i=96,tp=2,fill=wild,w=fp8");
+    let mut file = before(&case, &logical, QWEN, "mtp.layers.0.mlp.");
+    file.metadata.insert("format".to_owned(), "pt".to_owned());
+    std::fs::write(scene.path().join("draft.safetensors"), file.bytes()).unwrap();
+    json(
+        &scene.path().join("model.safetensors.index.json"),
+        |index| {
+            index["metadata"] = Value::Null;
+            for (name, ..) in &file.tensors {
+                index["weight_map"][name] = "draft.safetensors".into();
+            }
+        },
+    );
+    let why = pad_refused(&scene, &ASKED);
+    let told = "layer mtp.layers.0.mlp.experts of 3 with experts is not stored as the others";
+    assert!(why.contains(told), "{why}");
+}
+
 /// Scales that no channel has were copied whatever their shape: a grid of blocks kept the old width.
 #[test]
 fn scales_of_another_grid_than_the_whole_tensors_are_refused() {

@@ -6,7 +6,7 @@ use crate::invent::{QWEN, before, made};
 use crate::plain::Loader;
 use crate::plain::Slip::*;
 use crate::planted::{UNGATED, files, scene, told};
-use padproof::audit::{audit_files, diagnose};
+use padproof::audit::{Evidence, audit_files, diagnose, too_large};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
 use padproof::mutant::Stage;
@@ -244,6 +244,42 @@ fn groups_of_experts_that_were_exchanged_are_named() {
     // One rank's file by itself.
     let one = "ranks-exchanged, rank 1 holds what belongs on rank 3";
     assert_eq!(named(&[1]), [one]);
+}
+
+/// It was said to explain every element of no experts, and above 64 ranks nothing was said.
+#[test]
+fn exchanged_ranks_are_told_by_what_was_compared() {
+    for (e, mark) in [
+        (64_usize, None),
+        (
+            65,
+            Some("ranks-exchanged was not looked for: 65 ranks, of at most 64"),
+        ),
+    ] {
+        let line = format!("e={e},h=16,i=8,tp={e},ep={e},k=1,act=relu2,w=bf16,fill=wild,seed=b");
+        let (case, plan, logical) = made(&line);
+        let mut packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
+        packed.ranks.swap(0, 1);
+        let file = before(&case, &logical, UNGATED, "model.layers.0.mlp.").open();
+        let layer = Layer::find(&file, shape(&plan, UNGATED), None).unwrap();
+        let dumped = crate::invent::after(&packed, &[0, 1]).open();
+        let dump = Dump::find(&dumped, None, None, e).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        let named: Vec<_> = found.iter().map(|f| (f.name, f.by)).collect();
+        let wanted: &[_] = match mark {
+            None => &[("ranks-exchanged", Evidence::Ends)],
+            Some(_) => &[],
+        };
+        assert_eq!(named, wanted, "{line}");
+        assert_eq!(
+            too_large(&plan)
+                .unwrap()
+                .map(|why| why.to_string())
+                .as_deref(),
+            mark
+        );
+    }
 }
 
 /// Rows of large tensors are read a few MiB at a time: the place of what differs must not move.

@@ -192,15 +192,16 @@ fn what_overflows_unpadded_too_is_no_fault_and_proves_nothing() {
         let (_keep, out) = scene.out();
         let padded = scene.padded(&out, &Asked::Align { tp: 2, align: 64 });
         assert_eq!(verified(&out).faults, 0);
-        let verdict = padded.certificate.differential[0].verdict.clone();
-        (verdict, padded.notes)
+        let note = padded.certificate.differential[0].clone();
+        (note.vacuous, note.verdict, padded.notes)
     };
     let scales = |tensors: &mut Vec<Held>| {
         for tensor in tensors.iter_mut().filter(|t| t.name.ends_with("_scale")) {
             tensor.bytes.fill(254);
         }
     };
-    let (verdict, notes) = told("e=2,h=64,i=96,tp=2,w=mxfp4,fill=wild", &scales);
+    let (vacuous, verdict, notes) = told("e=2,h=64,i=96,tp=2,w=mxfp4,fill=wild", &scales);
+    assert_eq!(vacuous, 4 * 64);
     assert!(verdict.starts_with("vacuous: every output"), "{verdict}");
     assert!(notes.len() == 1 && notes[0].contains("prove nothing"));
     // One output channel near the largest of bf16.
@@ -213,7 +214,8 @@ fn what_overflows_unpadded_too_is_no_fault_and_proves_nothing() {
             }
         }
     };
-    let (verdict, notes) = told(PLAIN, &large);
+    let (vacuous, verdict, notes) = told(PLAIN, &large);
+    assert_eq!(vacuous, 2);
     let partly = "vacuous for 2 of 128 elements";
     assert!(
         verdict.starts_with("pass") && verdict.contains(partly),
