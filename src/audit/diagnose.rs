@@ -376,6 +376,11 @@ impl<'a> Look<'a> {
                 whole.push(diagnosis);
                 continue;
             }
+            // Where a rank would hold padding alone any finite scale is as good as another: that
+            // explains nothing.
+            if !open.iter().any(|held| wrong.has_elements(held)) {
+                continue;
+            }
             diagnosis.tensors = self.names(right);
             diagnosis.ranks = self.ranks(right);
             partial.push(diagnosis);

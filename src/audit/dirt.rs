@@ -109,7 +109,7 @@ pub(super) fn minus_zero(audit: &Audit) -> Option<Diagnosis> {
     let moved = audit.regions.iter().any(|r| r.fault == Fault::Element);
     (audit.minus_zero_pads > 0 && !moved).then(|| Diagnosis {
         name: "minus-zero-pads",
-        meaning: "padding of minus zero (0x88 in packed FP4, 0x80 in FP8): inert, unless it is cast to FNUZ, where 0x80 is NaN",
+        meaning: "padding of minus zero (0x88 in packed FP4, 0x80 in FP8, 0x8000 in bf16): inert; FP8 that is cast to FNUZ has NaN there",
         source: "facts/peers.md 3",
         by: Evidence::Places,
         experts: None,

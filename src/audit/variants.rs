@@ -116,6 +116,15 @@ impl Variants {
         }
     }
 
+    /// The bytes of each for a tensor of the dump, on some rank.
+    fn bytes_of(&self, rank: usize, held: &Held<'_>) -> Option<[&[u8]; 3]> {
+        let of = |n: usize| -> Option<&[u8]> {
+            let rank = self.0[n].ranks.get(rank)?;
+            Some(rank.get(held.stored.role)?.bytes())
+        };
+        Some([of(0)?, of(1)?, of(2)?])
+    }
+
     /// Whether a tensor of the dump is this one, its padding aside.
     pub(super) fn same(&self, held: &Held<'_>, padding: Padding) -> bool {
         self.same_of(held.stored.rank, held, padding)
@@ -123,11 +132,7 @@ impl Variants {
 
     /// Whether a tensor of the dump is that of some rank, its padding aside.
     pub(super) fn same_of(&self, rank: usize, held: &Held<'_>, padding: Padding) -> bool {
-        let of = |n: usize| -> Option<&[u8]> {
-            let rank = self.0[n].ranks.get(rank)?;
-            Some(rank.get(held.stored.role)?.bytes())
-        };
-        let (Some(planned), Some(logical), Some(storage)) = (of(0), of(1), of(2)) else {
+        let Some([planned, logical, storage]) = self.bytes_of(rank, held) else {
             return false;
         };
         if planned.len() != held.bytes.len() {
@@ -158,6 +163,19 @@ impl Variants {
         });
         // Where anything may stand in padding, padding alone explains nothing.
         fits && (elements > 0 || padding == Padding::Inert)
+    }
+
+    /// Whether anything but padding is in a tensor of the dump's rank.
+    pub(super) fn has_elements(&self, held: &Held<'_>) -> bool {
+        let Some([planned, logical, storage]) = self.bytes_of(held.stored.rank, held) else {
+            return false;
+        };
+        let grid = held.map.grid;
+        (0..planned.len() * 8 / grid.bits).any(|n| {
+            let at = grid.address(n);
+            let wanted = grid.read(planned, at);
+            grid.read(logical, at) == wanted && grid.read(storage, at) == wanted
+        })
     }
 
     /// The codes of a tensor as planned and as held, each in order of size; none where its size is

@@ -5,7 +5,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
@@ -62,11 +62,15 @@ impl TensorFile {
             file: name.clone(),
             source,
         };
+        let regular = |metadata: &Metadata| match metadata.is_file() {
+            true => Ok(()),
+            false => Err(file_error(&name, "not a regular file")),
+        };
+        // A pipe would be waited for while it is opened.
+        regular(&std::fs::metadata(path).map_err(io)?)?;
         let file = File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
-        if !metadata.is_file() {
-            return Err(file_error(&name, "not a regular file"));
-        }
+        regular(&metadata)?;
         TensorFile::read(name, Source::File(file), metadata.len())
     }
 

@@ -159,6 +159,7 @@ pub fn changes_meaning(name: &str) -> bool {
         "zeros",
         "zp",
         "g_idx",
+        "g_idx_sort_indices",
     ];
     words.iter().any(|word| {
         let stem = last.strip_suffix(word);

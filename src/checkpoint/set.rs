@@ -121,6 +121,9 @@ impl Checkpoint {
             source,
         };
         let mut text = Vec::new();
+        if !std::fs::metadata(&path).map_err(io)?.is_file() {
+            return Err(file_error(&file, "not a regular file"));
+        }
         let opened = std::fs::File::open(&path).map_err(io)?;
         opened
             .take(INDEX_MAX + 1)

@@ -176,13 +176,18 @@ fn part(
             "the config of {name} says nothing of shared experts"
         ))
     })?;
-    match found.zero_points {
-        None => Ok(found),
-        Some(_) => Err(CliError::Usage(format!(
-            "the config of {} says that its {} weights have zero points, which are not audited",
-            model.name, found.weight
-        ))),
-    }
+    let what = match found.zero_points {
+        Some(_) => "its {} weights have zero points, which are not audited",
+        None if found.act_order => {
+            "the groups of its {} weights are permuted (desc_act, actorder), which are not audited"
+        }
+        None => return Ok(found),
+    };
+    let what = what.replace("{}", found.weight.name());
+    Err(CliError::Usage(format!(
+        "the config of {} says that {what}",
+        model.name
+    )))
 }
 
 /// The plan of a part; one that does not run has no bytes to audit.

@@ -38,21 +38,39 @@ pub(super) fn read_config(folder: &Path) -> Result<Config, PadError> {
     Config::read(path.display().to_string(), text, beside)
 }
 
-/// A text file of bounded size.
-pub(super) fn text(path: &Path, most: u64) -> Result<String, PadError> {
+/// The bytes of a file of bounded size, which must be a regular one: a pipe would be waited for.
+pub(super) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, PadError> {
     let wrong = |why: String| PadError::File {
         file: path.display().to_string(),
         why,
     };
+    let larger = || wrong(format!("larger than {most} bytes"));
+    let metadata = std::fs::metadata(path).map_err(io_at(path))?;
+    if !metadata.is_file() {
+        return Err(wrong("not a regular file".to_owned()));
+    }
+    if metadata.len() > most {
+        return Err(larger());
+    }
     let opened = File::open(path).map_err(io_at(path))?;
     let mut bytes = Vec::new();
     opened
         .take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(io_at(path))?;
-    if bytes.len() as u64 > most {
-        return Err(wrong(format!("larger than {most} bytes")));
+    match bytes.len() as u64 > most {
+        true => Err(larger()),
+        false => Ok(bytes),
     }
+}
+
+/// A text file of bounded size.
+pub(super) fn text(path: &Path, most: u64) -> Result<String, PadError> {
+    let wrong = |why: String| PadError::File {
+        file: path.display().to_string(),
+        why,
+    };
+    let bytes = bytes(path, most)?;
     String::from_utf8(bytes).map_err(|_| wrong("no UTF-8 text".to_owned()))
 }
 

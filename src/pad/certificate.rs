@@ -7,7 +7,6 @@ use super::recipe::{Recipe, Request};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 
 /// Its name beside the tensors.
@@ -196,12 +195,7 @@ impl Certificate {
     /// When it is not there, too large, or not of this form.
     pub fn read(folder: &Path) -> Result<Certificate, PadError> {
         let path = folder.join(CERTIFICATE);
-        let mut text = Vec::new();
-        let opened = std::fs::File::open(&path).map_err(super::error::io_at(&path))?;
-        let mut taken = opened.take(BYTES_MAX + 1);
-        taken
-            .read_to_end(&mut text)
-            .map_err(super::error::io_at(&path))?;
+        let text = super::before::bytes(&path, BYTES_MAX)?;
         Certificate::parse(&text, &path.display().to_string())
     }
 

@@ -17,6 +17,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const PARTIAL: &str = ".padproof-partial";
 const JOURNAL: &str = "journal";
 const CHECKPOINT: &str = "checkpoint";
+/// How a journal begins, which is with a [`Head`].
+const JOURNAL_BEGINS: &[u8] = br#"{"tool":"padproof "#;
 /// What a file's name adds while it is written.
 const WRITING: &str = ".padproof-writing";
 /// Tries at a lock, and the time between two.
@@ -175,6 +177,7 @@ impl Making {
     /// Goes on with what an equal run left, or starts anew.
     pub(super) fn start(out: &Path, head: &Head) -> Result<Making, PadError> {
         let partial = partial(out);
+        left_by_padding(&partial)?;
         fs::create_dir_all(&partial).map_err(io_at(&partial))?;
         let path = partial.join(JOURNAL);
         let mut options = File::options();
@@ -212,11 +215,12 @@ impl Making {
                 fs::remove_file(&path).map_err(io_at(&path))?;
             }
         } else {
-            journal.set_len(0).map_err(io_at(&path))?;
-            journal.rewind().map_err(io_at(&path))?;
+            // Before its journal, which says whose it is.
             if folder.exists() {
                 fs::remove_dir_all(&folder).map_err(io_at(&folder))?;
             }
+            journal.set_len(0).map_err(io_at(&path))?;
+            journal.rewind().map_err(io_at(&path))?;
             making.note(head)?;
         }
         fs::create_dir_all(&folder).map_err(io_at(&folder))?;
@@ -275,6 +279,8 @@ impl Making {
 
     /// Removes what was made.
     pub(super) fn abandon(self) -> Result<(), PadError> {
+        let folder = self.folder();
+        fs::remove_dir_all(&folder).map_err(io_at(&folder))?;
         fs::remove_dir_all(&self.partial).map_err(io_at(&self.partial))
     }
 
@@ -296,10 +302,52 @@ impl Making {
 /// Removes what a run left that was killed after its output was in its place.
 pub(super) fn sweep(out: &Path) -> Result<(), PadError> {
     let partial = partial(out);
-    if partial.join(JOURNAL).exists() && !partial.join(CHECKPOINT).exists() {
+    let ours = partial.join(JOURNAL).exists() && left_by_padding(&partial).is_ok();
+    if ours && !partial.join(CHECKPOINT).exists() {
         fs::remove_dir_all(&partial).map_err(io_at(&partial))?;
     }
     Ok(())
+}
+
+/// Refuses what stands in a partial folder's place and no padding left there.
+fn left_by_padding(partial: &Path) -> Result<(), PadError> {
+    let not = |what: &str| PadError::File {
+        file: partial.display().to_string(),
+        why: format!("{what}, which no unfinished padding left; move it away, nothing was written"),
+    };
+    match partial.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io_at(partial)(error)),
+        Ok(meta) if !meta.is_dir() => return Err(not("a file or a link")),
+        Ok(_) => {}
+    }
+    let (mut begun, mut made) = (Vec::new(), false);
+    for entry in fs::read_dir(partial).map_err(io_at(partial))? {
+        let entry = entry.map_err(io_at(partial))?;
+        let kind = entry.file_type().map_err(io_at(partial))?;
+        let path = entry.path();
+        match entry.file_name().to_str() {
+            Some(CHECKPOINT) if kind.is_dir() => made = true,
+            Some(JOURNAL) if kind.is_file() => {
+                let opened = File::open(&path).map_err(io_at(&path))?;
+                let mut taken = opened.take(JOURNAL_BEGINS.len() as u64);
+                taken.read_to_end(&mut begun).map_err(io_at(&path))?;
+            }
+            _ => {
+                let name = entry
+                    .file_name()
+                    .to_string_lossy()
+                    .escape_debug()
+                    .to_string();
+                return Err(not(&format!("holds `{name}`")));
+            }
+        }
+    }
+    // Files are made after the journal's first line is whole.
+    match JOURNAL_BEGINS.starts_with(&begun) && (!made || begun == JOURNAL_BEGINS) {
+        true => Ok(()),
+        false => Err(not("has another journal")),
+    }
 }
 
 /// The first line, the rest up to the first that does not parse, and where that begins.

@@ -166,6 +166,10 @@ pub fn recipe(
             "the config of {} says that its {} weights have zero points, which are not padded",
             model.name, routed.weight
         ))),
+        None if routed.act_order && !recipe.same() => Err(PadError::Refused(format!(
+            "the config of {} says that the groups of its {} weights are permuted (desc_act, actorder), which are not padded",
+            model.name, routed.weight
+        ))),
         _ => Ok(recipe),
     }
 }

@@ -21,6 +21,82 @@ fn an_output_may_be_named_as_folders_are() {
     }
 }
 
+/// A folder of that name was emptied, and a link followed, whatever it held.
+#[test]
+fn a_partial_folder_that_no_padding_left_is_not_touched() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let asked = Asked::Align { tp: 2, align: 16 };
+    let (_keep, out) = scene.out();
+    let partial = padproof::pad::partial(&out);
+    let theirs = out.with_file_name("theirs");
+    let refused = |files: &[&str], why: &str| {
+        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(error.contains(why) && !out.exists(), "{error}");
+        for file in files {
+            assert_eq!(std::fs::read_to_string(partial.join(file)).unwrap(), "mine");
+        }
+    };
+    let write = |folder: &Path, name: &str| {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "mine").unwrap();
+    };
+    write(&partial, "mine.txt");
+    refused(&["mine.txt"], "holds `mine.txt`");
+    std::fs::remove_dir_all(&partial).unwrap();
+    write(&theirs, "journal");
+    write(&theirs, "checkpoint/big.bin");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&theirs, &partial).unwrap();
+        refused(&["journal", "checkpoint/big.bin"], "a file or a link");
+        std::fs::remove_file(&partial).unwrap();
+    }
+    std::fs::rename(&theirs, &partial).unwrap();
+    refused(&["journal", "checkpoint/big.bin"], "has another journal");
+    std::fs::remove_file(partial.join("journal")).unwrap();
+    refused(&["checkpoint/big.bin"], "has another journal");
+    std::fs::remove_dir_all(&partial).unwrap();
+    // What a run left that was killed in its first line.
+    write(&partial, "journal");
+    std::fs::write(partial.join("journal"), "{\"tool\":\"padpr").unwrap();
+    scene.padded(&out, &asked);
+    assert_eq!(verified(&out).faults, 0);
+    assert!(!partial.exists());
+}
+
+/// Opening a pipe waits for who writes into it: verify and pad never ended.
+#[cfg(unix)]
+#[test]
+fn pipes_in_place_of_files_are_no_regular_files() {
+    use std::process::Command;
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let asked = Asked::Align { tp: 2, align: 16 };
+    for name in [
+        "config.json",
+        "model.safetensors.index.json",
+        "model-00001-of-00003.safetensors",
+        CERTIFICATE,
+    ] {
+        let (_keep, out) = scene.out();
+        scene.padded(&out, &asked);
+        std::fs::remove_file(out.join(name)).unwrap();
+        let made = Command::new("mkfifo").arg(out.join(name)).status().unwrap();
+        assert!(made.success());
+        // One that waits must not hold up the test.
+        let run = Command::new("timeout")
+            .args(["60", env!("CARGO_BIN_EXE_padproof"), "verify"])
+            .arg(&out)
+            .output()
+            .unwrap();
+        let wanted = if name == CERTIFICATE { 2 } else { 1 };
+        assert_eq!(run.status.code(), Some(wanted), "{name}: {run:?}");
+        let all = [run.stdout, run.stderr].concat();
+        let told = String::from_utf8_lossy(&all).into_owned();
+        assert!(told.contains("not a regular file"), "{name}: {told}");
+    }
+}
+
 /// NemotronH's configs hold `"time_step_limit": [0.0, Infinity]`.
 #[test]
 fn a_config_that_only_python_reads_is_known_as_padded() {

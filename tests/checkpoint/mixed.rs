@@ -297,6 +297,23 @@ fn a_config_and_a_dump_with_zero_points_are_refused() {
     };
     refused(&run(), "have zero points, which are not audited");
     symmetric(true);
+    // Groups that are permuted passed where no tensor says so.
+    let ordered = |word: Value| {
+        json(&scene.path().join("config.json"), |config| {
+            config["quantization_config"]["config_groups"]["group_0"]["weights"]["actorder"] = word;
+        });
+    };
+    ordered("group".into());
+    let why = pad_refused(&scene, &Asked::Align { tp: 2, align: 128 });
+    assert!(
+        why.contains("are permuted (desc_act, actorder), which are not padded"),
+        "{why}"
+    );
+    refused(
+        &run(),
+        "are permuted (desc_act, actorder), which are not audited",
+    );
+    ordered(Value::Null);
     // An engine that permutes nothing keeps an empty index.
     let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
@@ -305,7 +322,12 @@ fn a_config_and_a_dump_with_zero_points_are_refused() {
     let dump = Dump::find(&opened, None, None, 2).unwrap();
     let found = padproof::audit::audit_files(&plan, &layer, &dump).unwrap();
     assert!(found.clean(), "{:?}", found.first);
-    for name in ["w13_qzeros", "w2_weight_zero_point", "w13_g_idx"] {
+    for name in [
+        "w13_qzeros",
+        "w2_weight_zero_point",
+        "w13_g_idx",
+        "w13_g_idx_sort_indices",
+    ] {
         let mut with = after(&packed, &[0, 1]);
         with.add(format!("rank1.{name}"), Dtype::I32, &[2], vec![0; 8]);
         std::fs::write(&path, with.bytes()).unwrap();

@@ -246,6 +246,41 @@ fn groups_of_experts_that_were_exchanged_are_named() {
     assert_eq!(named(&[1]), [one]);
 }
 
+/// A padded stride leaves the last ranks no channel, and any finite scale is an inert pad: it explained
+/// whatever befell scales there.
+#[test]
+fn a_fault_that_leaves_a_rank_only_padding_explains_no_damage() {
+    let line = "e=2,h=64,i=768,tp=8,w=nvfp4,pad=i128,split=floor,fill=wild,seed=d";
+    let (case, plan, logical) = made(line);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let named = |packed: &padproof::layout::PackedInputs, rank| {
+        let dumped = crate::invent::after(packed, &[rank]).open();
+        let dump = Dump::find(&dumped, None, None, 8).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        assert!(!audit.clean());
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        found.iter().map(told).collect::<Vec<_>>()
+    };
+    let right = padproof::layout::pack_layer(&plan, &logical).unwrap();
+    for rank in [1, 6, 7] {
+        let mut packed = right.clone();
+        let scales = packed.ranks[rank].get_mut(padproof::plan::Role::W13Scale);
+        scales.unwrap().bytes_mut()[0] ^= 1;
+        assert_eq!(named(&packed, rank), Vec::<String>::new(), "rank {rank}");
+    }
+    // The fault itself still has its name there.
+    let is = |m: &&padproof::mutant::Mutant| m.name == "padded-stride";
+    let mutant = padproof::mutant::ALL.iter().find(is).unwrap();
+    let Stage::Plan(change) = mutant.stage else {
+        panic!("{}", mutant.name)
+    };
+    let mut wrong = plan.clone();
+    assert!(change(&mut wrong));
+    let packed = padproof::layout::pack_layer(&wrong, &logical).unwrap();
+    assert_eq!(named(&packed, 7), ["padded-stride"]);
+}
+
 /// It was said to explain every element of no experts, and above 64 ranks nothing was said.
 #[test]
 fn exchanged_ranks_are_told_by_what_was_compared() {
