@@ -36,13 +36,15 @@ enum PpFault : int {
     PP_TAIL_READ = 1,          // the general path reads whole groups of K
     PP_NO_BARRIER_BEFORE = 2,  // no barrier between loading a stage and computing from it
     PP_NO_BARRIER_AFTER = 3,   // no barrier between computing from a stage and loading it again
-    PP_WRONG_HALF = 4,         // the second half is sought at the logical place of an even split
+    PP_WRONG_HALF = 4,         // the second half is sought one row early
     PP_SCALE_OVER_READ = 5,    // scales are read a whole stage at a time (facts/reports.md B87)
     PP_SENTINEL_AS_ADDRESS = 6,// sentinel rows are stored like others
     PP_NO_WAIT = 7,            // cp.async is not waited for
     PP_DIRTY_SHARED = 8,       // shared memory beyond a row is left as it was
     PP_NEGATIVE_ID = 9,        // an id of -1 counts for the first expert (facts/reports.md B91)
     PP_ORDER_FROM_K = 10,      // groups backwards where K is a multiple of 32: padding moves bits
+    PP_COUNT_EARLY = 11,       // a block counts its choices before all of its threads have stored them
+    PP_COMBINE_EARLY = 12,     // a block adds a token's choices though it was not the last to store one
 };
 
 constexpr int PP_THREADS = 128;
@@ -410,21 +412,23 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
         }
     }
     if constexpr (!FIRST) {
-        // Whoever completes a token adds its choices, in their order.
-        __threadfence();
-        __syncthreads();
+        // Whoever completes a token adds its choices, in their order. What a block's threads stored comes before the
+        // barrier, and so before the fence of the thread that counts for them; what others stored comes before their
+        // counts, and so before the fence after this one's, and the barrier after that.
+        if (!PP_FAULT(PP_COUNT_EARLY)) __syncthreads();
         if (tid < PP_BM) {
             int slot = slots[tid], last = 0;
+            __threadfence();
             if (slot < sentinel) {
                 int token = slot / p.top_k;
                 unsigned before = p.needed[token] - 1;
                 unsigned* done = p.done + (long long)token * gridDim.x + blockIdx.x;
-                last = atomicInc(done, before) == before;
+                last = atomicInc(done, before) == before || PP_FAULT(PP_COMBINE_EARLY);
             }
+            __threadfence();
             flags[tid] = last;
         }
         __syncthreads();
-        __threadfence();
         for (int n = tid; n < PP_BM * PP_BN; n += PP_THREADS) {
             int r = n / PP_BN, channel = n0 + n % PP_BN;
             if (!flags[r] || channel >= p.hidden) continue;

@@ -1,6 +1,7 @@
 // The CUDA that the kernels use, for a host compiler: one fiber a CUDA thread (fibers.cpp).
 //
-// A thread runs until it waits: for its block at a barrier, for its warp at a collective. Shared
+// A thread runs until it waits: for its block at a barrier, for its warp at a collective, and where blocks are
+// interleaved also after each word that they have with others: a count, a fence, a read past the caches. Shared
 // memory starts as NaN in every float type, cp.async's bytes land only when they are waited for, and
 // what a device leaves undefined (a barrier that some threads miss, a lane outside its own mask) ends
 // the launch with a sentence instead of an answer.
@@ -41,6 +42,7 @@ struct Self {
 extern thread_local Self* self;
 
 unsigned char* shared();
+void pause();
 void barrier(const Site* site);
 void warp_sync(unsigned mask, const Site* site);
 unsigned ballot(unsigned mask, bool vote, const Site* site);
@@ -75,7 +77,8 @@ void wait_async(int newest);
         pp_host::self->lane >= (step) ? pp_host::self->lane - (step) : pp_host::self->lane, PP_SITE))
 #define pp_mma(d, a, b) pp_host::mma_bf16(d, a, b, PP_SITE)
 
-inline void __threadfence() {}
+// Where blocks speak with each other, another one may go on in between.
+inline void __threadfence() { pp_host::pause(); }
 
 inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 
@@ -95,12 +98,18 @@ inline unsigned __float_as_uint(float f)
     return x;
 }
 
-inline float __ldcg(const float* p) { return *p; }
+inline float __ldcg(const float* p)
+{
+    float value = *p;
+    pp_host::pause();
+    return value;
+}
 
 inline unsigned atomicInc(unsigned* p, unsigned limit)
 {
     unsigned old = *p;
     *p = old >= limit ? 0 : old + 1;
+    pp_host::pause();
     return old;
 }
 

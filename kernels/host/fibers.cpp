@@ -7,6 +7,7 @@
 #include "cuda_host.h"
 #include "mma.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -78,6 +79,8 @@ thread_local Self* self = nullptr;
 namespace {
 
 constexpr size_t PAGE = 4096;
+// Blocks under way at a time where they run interleaved.
+constexpr unsigned PLACES = 4;
 #if defined(PP_ASAN) || defined(PP_TSAN)
 constexpr size_t STACK = 128 << 10;
 #else
@@ -93,8 +96,11 @@ struct Copy {
     unsigned group;
 };
 
+struct Block;
+
 struct Fiber {
     Self self{};
+    Block* block = nullptr;
     State state = DONE;
     const Site* site = nullptr;
 #if defined(__x86_64__)
@@ -132,10 +138,23 @@ struct Warp {
     void* args[32] = {};
 };
 
-struct Machine {
-    const Launch* launch = nullptr;
+// A block that has begun, or the place of one.
+struct Block {
     std::vector<std::unique_ptr<Fiber>> fibers;
     std::vector<Warp> warps;
+    unsigned at_barrier = 0, done = 0;
+    unsigned generation = 0;
+    char turn[2] = {};  // as in Warp: a thread that leaves one barrier is not behind those at the next
+    unsigned char* shared = nullptr;
+    size_t shared_size = 0;
+    bool begun = false;
+
+    ~Block() { free(shared); }
+};
+
+struct Machine {
+    const Launch* launch = nullptr;
+    std::vector<std::unique_ptr<Block>> blocks;
     std::vector<unsigned> order;
     Fiber* running = nullptr;
 #if defined(__x86_64__)
@@ -151,16 +170,10 @@ struct Machine {
 #ifdef PP_TSAN
     void* tsan = nullptr;
 #endif
-    unsigned at_barrier = 0, done = 0;
-    unsigned generation = 0;
-    char turn[2] = {};  // as in Warp: a thread that leaves one barrier is not behind those at the next
-    unsigned char* shared = nullptr;
-    size_t shared_size = 0;
+    bool paused = false;  // whether a thread has waited at a word with other blocks since the last draw
     bool failed = false;
     char* error = nullptr;
     size_t room = 0;
-
-    ~Machine() { free(shared); }
 };
 
 thread_local Machine machine;
@@ -246,7 +259,7 @@ void body()
     __tsan_release(&machine.launch);
 #endif
     f.state = DONE;
-    ++machine.done;
+    ++f.block->done;
     for (;;) to_scheduler(f, true);
 }
 
@@ -298,44 +311,67 @@ uint64_t next(uint64_t& state)
 
 void arrange(std::vector<unsigned>& order, unsigned count, int how, uint64_t& state)
 {
-    if (order.size() != count || how == SEEDED) {
+    const bool drawn = how == SEEDED || how == INTERLEAVED;
+    if (order.size() != count || drawn) {
         order.resize(count);
         std::iota(order.begin(), order.end(), 0u);
         if (how == REVERSE)
             for (unsigned n = 0; n < count; ++n) order[n] = count - 1 - n;
-        if (how == SEEDED)
+        if (drawn)
             for (unsigned n = count; n > 1; --n) std::swap(order[n - 1], order[next(state) % n]);
     }
 }
 
-// Why no thread can go on.
-void explain_standstill()
+// Why no thread of a block can go on.
+void explain_standstill(const Block& block)
 {
     unsigned barrier = 0, warp = 0;
     const Site *at_barrier = nullptr, *at_warp = nullptr;
     Fiber* first = nullptr;
     for (unsigned n = 0; n < machine.launch->threads; ++n) {
-        Fiber* f = machine.fibers[n].get();
+        Fiber* f = block.fibers[n].get();
         if (f->state == AT_BARRIER) ++barrier, at_barrier = f->site, first = first ? first : f;
         if (f->state == AT_WARP) ++warp, at_warp = f->site, first = first ? first : f;
     }
     say("%s: block (%u, %u) stands still: %u threads wait at a barrier (line %d), %u in a warp (line "
         "%d), %u have ended",
         machine.launch->name, first ? first->self.block.x : 0, first ? first->self.block.y : 0, barrier,
-        at_barrier ? at_barrier->line : 0, warp, at_warp ? at_warp->line : 0, machine.done);
+        at_barrier ? at_barrier->line : 0, warp, at_warp ? at_warp->line : 0, block.done);
 }
 
-bool run_block(Index block, Index grid, uint64_t& state)
+// Stacks and shared memory for a block of the launch; those of the launch before are kept.
+bool make_room(Block& block)
 {
-    const unsigned threads = machine.launch->threads;
-    memset(machine.shared, 0xff, machine.shared_size);
-    for (Warp& warp : machine.warps) warp = Warp();
-    machine.at_barrier = machine.done = 0;
-    for (unsigned n = 0; n < threads; ++n) {
-        Fiber& f = *machine.fibers[n];
-        f.self = Self{{n, 0, 0}, block, grid, (int)(n % 32)};
+    const Launch& launch = *machine.launch;
+    block.begun = false;
+    while (block.fibers.size() < launch.threads) {
+        block.fibers.push_back(std::make_unique<Fiber>());
+        block.fibers.back()->block = &block;
+    }
+    block.warps.resize(launch.threads / 32);
+    if (block.shared_size != launch.shared || !block.shared) {
+        // Of the exact size, so that an address sanitizer sees its end.
+        free(block.shared);
+        block.shared = static_cast<unsigned char*>(aligned_alloc(16, (launch.shared + 15) / 16 * 16));
+        block.shared_size = launch.shared;
+    }
+    if (!block.shared) say("%s: no memory for shared memory", launch.name);
+    return block.shared != nullptr;
+}
+
+bool begin(Block& block, unsigned number)
+{
+    const Launch& launch = *machine.launch;
+    memset(block.shared, 0xff, block.shared_size);
+    for (Warp& warp : block.warps) warp = Warp();
+    block.at_barrier = block.done = 0;
+    block.begun = true;
+    for (unsigned n = 0; n < launch.threads; ++n) {
+        Fiber& f = *block.fibers[n];
+        f.self = Self{{n, 0, 0}, {number % launch.grid_x, number / launch.grid_x, 0},
+            {launch.grid_x, launch.grid_y, 1}, (int)(n % 32)};
         if (!prepare(f)) {
-            say("%s: no memory for the stack of a thread", machine.launch->name);
+            say("%s: no memory for the stack of a thread", launch.name);
             return false;
         }
     }
@@ -343,25 +379,82 @@ bool run_block(Index block, Index grid, uint64_t& state)
     // Threads start after everything before their block.
     __tsan_release(&machine.launch);
 #endif
-    while (machine.done < threads) {
-        bool moved = false;
-        arrange(machine.order, threads, machine.launch->order, state);
-        for (unsigned n : machine.order) {
-            Fiber& f = *machine.fibers[n];
+    return true;
+}
+
+bool has_ready(const Block& block, unsigned first, unsigned count)
+{
+    for (unsigned n = first; n < first + count; ++n)
+        if (block.fibers[n]->state == READY) return true;
+    return false;
+}
+
+// A turn for every thread of the one block that is under way, each up to where it waits.
+bool turn(const Block& block, uint64_t& state)
+{
+    const unsigned threads = machine.launch->threads;
+    if (!has_ready(block, 0, threads)) return explain_standstill(block), false;
+    arrange(machine.order, threads, machine.launch->order, state);
+    for (unsigned n : machine.order) {
+        Fiber& f = *block.fibers[n];
+        if (f.state != READY) continue;
+        to_fiber(f);
+        if (machine.failed) return false;
+    }
+    return true;
+}
+
+// A turn for one warp of one of the blocks that are under way. They are drawn with chances of 64 to 16 to 4 to 1, so
+// that some fall far behind, and which of them do changes most where blocks speak with each other.
+bool turn_of_warp(unsigned places, uint64_t& state)
+{
+    const unsigned warps = machine.launch->threads / 32;
+    if (machine.order.size() != places || next(state) % (machine.paused ? 4 : 32) == 0)
+        arrange(machine.order, places, INTERLEAVED, state);
+    machine.paused = false;
+    const uint64_t chance = next(state) % 85;
+    unsigned rank = chance < 64 ? 0 : chance < 80 ? 1 : chance < 84 ? 2 : 3;
+    while (!machine.blocks[machine.order[rank % places]]->begun) ++rank;
+    const Block& block = *machine.blocks[machine.order[rank % places]];
+    const unsigned start = (unsigned)(next(state) % warps), lane = (unsigned)(next(state) % 32);
+    for (unsigned w = 0; w < warps; ++w) {
+        const unsigned first = (start + w) % warps * 32;
+        if (!has_ready(block, first, 32)) continue;
+        for (unsigned n = 0; n < 32; ++n) {
+            Fiber& f = *block.fibers[first + (lane + n) % 32];
             if (f.state != READY) continue;
-            moved = true;
             to_fiber(f);
             if (machine.failed) return false;
         }
-        if (!moved) {
-            explain_standstill();
-            return false;
+        return true;
+    }
+    explain_standstill(block);
+    return false;
+}
+
+// Runs the blocks in the order given, as many at a time as there are places for.
+bool run_blocks(const std::vector<unsigned>& order, unsigned places, uint64_t& state)
+{
+    size_t begun = 0, ended = 0;
+    while (ended < order.size()) {
+        for (unsigned place = 0; place < places; ++place) {
+            Block& block = *machine.blocks[place];
+            if (block.begun || begun == order.size()) continue;
+            if (!begin(block, order[begun++])) return false;
+        }
+        const bool interleaved = machine.launch->order == INTERLEAVED;
+        if (!(interleaved ? turn_of_warp(places, state) : turn(*machine.blocks[0], state))) return false;
+        for (unsigned place = 0; place < places; ++place) {
+            Block& block = *machine.blocks[place];
+            if (!block.begun || block.done < machine.launch->threads) continue;
+            block.begun = false;
+            ++ended;
+#ifdef PP_TSAN
+            // Blocks are ordered: what races is looked for within one.
+            __tsan_acquire(&machine.launch);
+#endif
         }
     }
-#ifdef PP_TSAN
-    // Blocks are ordered: what races is looked for within one.
-    __tsan_acquire(&machine.launch);
-#endif
     return true;
 }
 
@@ -370,7 +463,7 @@ bool run_block(Index block, Index grid, uint64_t& state)
 bool arrive(int kind, unsigned mask, void* arg, const Site* site)
 {
     Fiber& f = *machine.running;
-    Warp& warp = machine.warps[f.self.thread.x / 32];
+    Warp& warp = f.block->warps[f.self.thread.x / 32];
     const unsigned own = 1u << f.self.lane;
     if (!(mask & own)) give_up("a lane outside its own mask", site);
     if (warp.arrived == 0) {
@@ -404,16 +497,17 @@ bool arrive(int kind, unsigned mask, void* arg, const Site* site)
 void leave()
 {
     const unsigned first = machine.running->self.thread.x / 32 * 32;
-    Warp& warp = machine.warps[first / 32];
+    Block& block = *machine.running->block;
+    Warp& warp = block.warps[first / 32];
     for (unsigned lane = 0; lane < 32; ++lane)
-        if (warp.mask >> lane & 1) machine.fibers[first + lane]->state = READY;
+        if (warp.mask >> lane & 1) block.fibers[first + lane]->state = READY;
     warp.arrived = 0;
     ++warp.generation;
 }
 
 Warp& own_warp()
 {
-    return machine.warps[machine.running->self.thread.x / 32];
+    return machine.running->block->warps[machine.running->self.thread.x / 32];
 }
 
 enum Kind { SYNC, BALLOT, MATCH, SHUFFLE, MMA };
@@ -483,25 +577,33 @@ void multiply(Warp& warp)
 
 unsigned char* shared()
 {
-    return machine.shared;
+    return machine.running->block->shared;
+}
+
+void pause()
+{
+    if (machine.launch->order != INTERLEAVED) return;
+    machine.paused = true;
+    to_scheduler(*machine.running, false);
 }
 
 void barrier(const Site* site)
 {
     Fiber& f = *machine.running;
+    Block& block = *f.block;
     f.site = site;
-    [[maybe_unused]] char* turn = &machine.turn[machine.generation & 1];
+    [[maybe_unused]] char* turn = &block.turn[block.generation & 1];
 #ifdef PP_TSAN
     __tsan_release(turn);
 #endif
-    if (++machine.at_barrier < machine.launch->threads) {
+    if (++block.at_barrier < machine.launch->threads) {
         f.state = AT_BARRIER;
         to_scheduler(f, false);
     } else {
-        machine.at_barrier = 0;
-        ++machine.generation;
+        block.at_barrier = 0;
+        ++block.generation;
         for (unsigned n = 0; n < machine.launch->threads; ++n) {
-            Fiber& other = *machine.fibers[n];
+            Fiber& other = *block.fibers[n];
             if (other.site != site) give_up("threads of a block meet at different barriers", site);
             other.state = READY;
         }
@@ -616,32 +718,20 @@ try {
     machine.error = error;
     machine.room = room;
     machine.failed = false;
-    // Fibers beyond a launch's threads keep their stacks for the next one.
-    while (machine.fibers.size() < launch.threads) machine.fibers.push_back(std::make_unique<Fiber>());
-    machine.warps.resize(launch.threads / 32);
     machine.order.clear();
-    if (machine.shared_size != launch.shared || !machine.shared) {
-        // Of the exact size, so that an address sanitizer sees its end.
-        free(machine.shared);
-        machine.shared = static_cast<unsigned char*>(aligned_alloc(16, (launch.shared + 15) / 16 * 16));
-        machine.shared_size = launch.shared;
-        if (!machine.shared) {
-            say("%s: no memory for shared memory", launch.name);
-            return false;
-        }
-    }
+    const unsigned count = launch.grid_x * launch.grid_y;
+    const unsigned places = launch.order == INTERLEAVED ? std::min(count, PLACES) : 1;
+    while (machine.blocks.size() < places) machine.blocks.push_back(std::make_unique<Block>());
+    for (unsigned n = 0; n < places; ++n)
+        if (!make_room(*machine.blocks[n])) return false;
 #ifdef PP_TSAN
     machine.tsan = __tsan_get_current_fiber();
     __tsan_release(&machine.launch);
 #endif
     uint64_t state = launch.seed;
     std::vector<unsigned> blocks;
-    const unsigned count = launch.grid_x * launch.grid_y;
     arrange(blocks, count, launch.order, state);
-    for (unsigned n : blocks) {
-        Index block{n % launch.grid_x, n / launch.grid_x, 0};
-        if (!run_block(block, Index{launch.grid_x, launch.grid_y, 1}, state)) break;
-    }
+    run_blocks(blocks, places, state);
 #ifdef PP_TSAN
     __tsan_acquire(&machine.launch);
 #endif

@@ -1,4 +1,4 @@
-// Runs the blocks of a launch, one after the other, on the calling thread.
+// Runs the blocks of a launch on the calling thread, one after the other or a few at a time.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,9 @@
 
 namespace pp_host {
 
-// In which order blocks, and the threads of a block, take their turns.
-enum Order { FORWARD = 0, REVERSE = 1, SEEDED = 2 };
+// In which order blocks, and the threads of a block, take their turns. Only INTERLEAVED begins a block before the last
+// one has ended: warps of several take turns as drawn from the seed, and wait wherever blocks speak with each other (pause).
+enum Order { FORWARD = 0, REVERSE = 1, SEEDED = 2, INTERLEAVED = 3 };
 
 struct Launch {
     const char* name;

@@ -27,11 +27,11 @@ fn every_limit_is_a_sentence_before_a_launch() {
         ),
         (
             "t=1073741824,k=2",
-            "t * k, with a warp=2147483712 exceeds 2147483647",
+            "t * k, with a block of threads=2147483904 exceeds 2147483647",
         ),
         (
             "t=1099511627776,e=9,k=9",
-            "t * k, with a warp=9895604650048 exceeds 2147483647",
+            "t * k, with a block of threads=9895604650240 exceeds 2147483647",
         ),
         ("e=1229,k=1", "e=1229 exceeds 1228"),
         ("t=600000,k=2", "blocks of rows=75004 exceeds 65535"),

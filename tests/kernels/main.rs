@@ -112,9 +112,11 @@ fn of_outputs() -> Vec<&'static Property> {
     ALL.iter().filter(of).collect()
 }
 
-/// Forward, reverse and drawn turns, one after the other.
+/// Forward, reverse and drawn turns, block after block and with blocks interleaved.
 fn turns(n: usize) -> Turns {
-    [Turns::Forward, Turns::Reverse, Turns::Seeded(n as u64)][n % 3]
+    let seed = n as u64;
+    let drawn = [Turns::Seeded(seed), Turns::Interleaved(seed)];
+    [Turns::Forward, Turns::Reverse, drawn[0], drawn[1]][n % 4]
 }
 
 #[test]

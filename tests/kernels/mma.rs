@@ -161,7 +161,7 @@ fn aligned_adders_cut_what_lies_below_their_fraction_and_round_toward_zero() {
 }
 
 /// Every claim about outputs over a share of the smoke suite, and that padding moves no bit over one of the
-/// boundary suite: adding as devices do is slow on a CPU. All of both held on 30 November 2026.
+/// boundary suite: adding as devices do is slow on a CPU.
 #[test]
 fn the_suites_hold_where_products_are_added_as_on_devices() {
     if !runs() {

@@ -26,6 +26,9 @@ pub enum Turns {
     Reverse,
     /// Drawn anew at every turn, from a seed.
     Seeded(u64),
+    /// The same with a few blocks under way at a time, which others interrupt wherever blocks speak with each
+    /// other; in the other orders each runs to its end before the next begins.
+    Interleaved(u64),
 }
 
 impl Turns {
@@ -35,6 +38,7 @@ impl Turns {
             Turns::Forward => (0, 0),
             Turns::Reverse => (1, 0),
             Turns::Seeded(seed) => (2, seed),
+            Turns::Interleaved(seed) => (3, seed),
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It must not launch anything. Layer 5.
 
+#[cfg(feature = "cuda")]
+use super::params::{ALIGN_THREADS, THREADS};
 use crate::num::Dtype;
 
 /// Which of a kernel's two paths are taken.
@@ -48,8 +50,8 @@ impl Kernel {
     #[cfg(feature = "cuda")]
     pub(super) const fn threads(self) -> u32 {
         match self {
-            Kernel::Align => 256,
-            Kernel::First | Kernel::Second => 128,
+            Kernel::Align => ALIGN_THREADS,
+            Kernel::First | Kernel::Second => THREADS,
         }
     }
 }

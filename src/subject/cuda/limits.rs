@@ -2,7 +2,7 @@
 //!
 //! It must not look at tensors. Layer 5.
 
-use super::params::{ALIGN_INTS, BLOCK_ROWS, GROUP, element, shared_bytes};
+use super::params::{ALIGN_INTS, ALIGN_THREADS, BLOCK_ROWS, GROUP, element, shared_bytes};
 use crate::num::Dtype;
 use crate::plan::{Plan, ScalePlan};
 use crate::subject::error::SkipReason;
@@ -10,8 +10,6 @@ use crate::terms::{ActQuant, Storage};
 
 /// Largest index that a kernel counts with an `int`.
 const MAX_INT: u64 = (1 << 31) - 1;
-/// Threads of a warp.
-const WARP: u64 = 32;
 /// Most blocks along the second axis of a grid.
 const MAX_GRID_Y: u64 = 65_535;
 /// Shared memory that a block has without asking for more.
@@ -131,8 +129,8 @@ fn sizes(plan: &Plan) -> Result<(), SkipReason> {
     }
     most("w13_rows", plan.w13_rows, MAX_INT)?;
     most(
-        "t * k, with a warp",
-        slots.saturating_add(2 * WARP),
+        "t * k, with a block of threads",
+        slots.saturating_add(ALIGN_THREADS.into()),
         MAX_INT,
     )?;
     most("e", dims.e, MAX_SHARED / (4 * ALIGN_INTS as u64))?;

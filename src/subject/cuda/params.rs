@@ -17,8 +17,13 @@ const STAGE_COLS: usize = 64;
 /// Bytes between rows in shared memory (`PP_SKEW`).
 const SKEW: usize = 16;
 
+/// Threads of the one block of `pp_align` (`PP_ALIGN_THREADS`).
+pub(super) const ALIGN_THREADS: u32 = 256;
+/// Threads of a block of a product (`PP_THREADS`).
+#[cfg(feature = "cuda")]
+pub(super) const THREADS: u32 = 128;
 /// Ints of shared memory that `pp_align` holds an expert (`PP_ALIGN_INTS`).
-pub(super) const ALIGN_INTS: usize = 256 / 32 + 2;
+pub(super) const ALIGN_INTS: usize = (ALIGN_THREADS / 32) as usize + 2;
 
 /// `PpMatrix` of `kernels/params.h`.
 #[derive(Debug, Clone, Copy)]
@@ -146,11 +151,15 @@ pub enum Fault {
     NegativeId = 9,
     /// Groups are added backwards where K is a multiple of 32.
     OrderFromK = 10,
+    /// A block counts its choices before all of its threads have stored them.
+    CountEarly = 11,
+    /// A block adds a token's choices though it was not the last to store one.
+    CombineEarly = 12,
 }
 
 impl Fault {
     /// Every planted fault.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 12] = [
         Fault::TailRead,
         Fault::NoBarrierBefore,
         Fault::NoBarrierAfter,
@@ -161,6 +170,8 @@ impl Fault {
         Fault::DirtyShared,
         Fault::NegativeId,
         Fault::OrderFromK,
+        Fault::CountEarly,
+        Fault::CombineEarly,
     ];
 }
 
@@ -176,6 +187,18 @@ pub(super) fn shared_bytes(inputs: Dtype, weights: Dtype) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn faults_are_numbered_as_in_the_kernels() {
+        let source = include_str!("../../../kernels/moe.cu");
+        let list = source.split_once("enum PpFault").expect("it is there").1;
+        let list = list.split_once("};").expect("it ends").0;
+        let numbers: Vec<i32> = list
+            .lines()
+            .filter_map(|line| line.split_once(" = ")?.1.split_once(',')?.0.parse().ok())
+            .collect();
+        assert_eq!(numbers, Fault::ALL.map(|fault| fault as i32));
+    }
 
     #[test]
     fn the_table_of_resources_has_the_shared_memory_that_launches_ask_for() {
