@@ -13,6 +13,7 @@ use padproof::case::Case;
 use padproof::compare::same_bits;
 use padproof::fill::fill;
 use padproof::layout::{PackedInputs, RankInputs, pack_layer};
+use padproof::num::Dtype;
 use padproof::plan::{Plan, Role, plan, unpadded};
 use padproof::rng;
 use padproof::subject::{Cuda, KernelOptions, Paths};
@@ -188,8 +189,15 @@ fn measure(line: &str, t: u64, repeats: usize) -> Row {
             paths,
             ..KernelOptions::default()
         };
-        let ran = Cuda::with(options).time(plan, packed, repeats);
+        let mut cuda = Cuda::with(options);
+        let ran = cuda.time(plan, packed, repeats);
         let (output, mut seconds) = ran.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut products = cuda.launched().iter().filter(|l| l.kernel != "pp_align");
+        assert!(products.clone().all(|l| l.inputs == Dtype::Bf16), "{line}");
+        if paths == Paths::General || plan.width_padded == padded.width_padded {
+            let fast = paths == Paths::Auto;
+            assert!(products.all(|l| l.fast == fast), "{line}: fast={fast}");
+        }
         seconds.sort_by(f64::total_cmp);
         (output, seconds[seconds.len() / 2])
     };

@@ -1,5 +1,5 @@
-// What a device can do at most: the tensor-core instruction of moe.cu on registers alone, so that a
-// kernel's share of it can be said. It must not read memory.
+// What measures a device: the tensor-core instruction of moe.cu on registers alone, so that a kernel's share of what it
+// can do at most can be said, and a read of more than its caches hold. It must not know layers.
 #pragma once
 #include "device.cuh"
 
@@ -17,4 +17,16 @@ extern "C" __global__ void __launch_bounds__(256) pp_rate(float* out, int turns)
     for (int n = 0; n < PP_RATE_PRODUCTS; ++n)
         for (int i = 0; i < 4; ++i) sum += d[n][i];
     out[blockIdx.x * 256 + threadIdx.x] = sum;
+}
+
+// Reads `count` times 16 bytes, so that nothing else is left in caches, and no line in them waits to be written back.
+extern "C" __global__ void __launch_bounds__(256) pp_sweep(uint4* all, int count)
+{
+    unsigned any = 0;
+    for (int n = blockIdx.x * 256 + threadIdx.x; n < count; n += gridDim.x * 256) {
+        uint4 read = all[n];
+        any |= read.x | read.y | read.z | read.w;
+    }
+    // It holds zeros: nothing is written, which a compiler cannot know.
+    if (any) all[count].x = any;
 }

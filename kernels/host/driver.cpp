@@ -9,7 +9,8 @@
 // PP_EMULATED_FAIL names a call that fails, as on a device where something is wrong. PP_EMULATED_FAULT=N makes
 // every kernel of a layer with N tokens fault: as on a device, the next call that waits says so, whosever it is,
 // and every call after it. PP_EMULATED_FREE says how much memory is free, PP_EMULATED_CUDA which version the
-// driver knows (12080 is 12.8).
+// driver knows (12080 is 12.8), PP_EMULATED_SM which architecture the device has (90), PP_EMULATED_LOADS that of the
+// machine code that it loads (the same).
 
 #include "../params.h"
 #include "launch.h"
@@ -141,7 +142,8 @@ Result cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = (size_t)8 << 30
 Result cuDeviceGetAttribute(int* value, int which, int)
 {
     // The compute capability, and memory pools.
-    *value = which == 75 ? 9 : which == 115 ? 1 : 0;
+    const int sm = (int)asked("PP_EMULATED_SM", 90);
+    *value = which == 75 ? sm / 10 : which == 76 ? sm % 10 : which == 115 ? 1 : 0;
     return OK;
 }
 
@@ -202,6 +204,12 @@ Result cuModuleLoadData(void** module, const void* image)
     const auto* at = static_cast<const unsigned char*>(image);
     if (broken("cuModuleLoadData")) return INVALID_IMAGE;
     if (memcmp(at, "\177ELF", 4) != 0 || at[4] != 2) return fail(INVALID_IMAGE, "no machine code");
+    // The architecture lies in the flags: from the eighth version of the format on in their second byte.
+    uint32_t flags;
+    memcpy(&flags, at + 48, 4);
+    const long long sm = at[8] >= 8 ? flags >> 8 & 0xff : flags & 0xff;
+    if (sm != asked("PP_EMULATED_LOADS", asked("PP_EMULATED_SM", 90)))
+        return fail(INVALID_IMAGE, "machine code of another architecture");
     uint64_t end = 0;
     for (int table = 0; table < 2; ++table) {
         uint64_t offset;
@@ -230,7 +238,8 @@ Result cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned
     if (broken("cuLaunchKernel")) return LAUNCH_FAILED;
     if (sticky != OK) return sticky;
     const std::string& name = static_cast<Function*>(function)->name;
-    if (name == "pp_rate") return OK;
+    // What measures a device has nothing to measure here.
+    if (name == "pp_rate" || name == "pp_sweep") return OK;
     PpHostLaunch launch{};
     char path[16] = "";
     int product = 0;

@@ -39,15 +39,15 @@ impl Matrix {
 /// Why it runs none: the reason of the first that can be planned.
 pub fn runs_any(cases: &[Case], choice: &SubjectChoice) -> Result<(), SkipReason> {
     let subject = choice.subject();
-    let mut first = SkipReason::NoSubject;
+    let mut first = None;
     for plan in cases.iter().filter_map(|case| plan(case).ok()) {
         match subject.supports(&plan) {
             Ok(()) => return Ok(()),
-            Err(why) if first == SkipReason::NoSubject => first = why,
+            Err(why) if first.is_none() => first = Some(why),
             Err(_) => {}
         }
     }
-    Err(first)
+    Err(first.unwrap_or_else(|| SkipReason::Inapplicable("none can be planned".to_owned())))
 }
 
 /// Tries every mutant on the given cases, with the chosen subject; tells each that is done to `done`.

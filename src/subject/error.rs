@@ -68,12 +68,12 @@ pub enum NoDevice {
         minor: i32,
     },
     /// A fault that no later call of this process gets past.
-    #[error("it was lost to an earlier fault: {fault}{case}")]
+    #[error("it was lost to an earlier fault: {fault} in {}", .case.as_deref().unwrap_or("a case without a line"))]
     Lost {
         /// What happened.
         fault: String,
-        /// Of which case, where it is known, behind " in ".
-        case: String,
+        /// Of which case, where it is known.
+        case: Option<String>,
     },
 }
 
@@ -89,6 +89,25 @@ pub enum NoCompiler {
         "no NVRTC: PADPROOF_NVRTC names the folder of a CUDA toolkit, or one that holds NVIDIA's wheels"
     )]
     Nowhere,
+    /// One whose code the driver does not load.
+    #[error(
+        "NVRTC {}.{} makes code that the driver, of CUDA {}.{}, does not load: install nvidia-cuda-nvrtc-cu{} (pip install --no-deps --target FOLDER) and set PADPROOF_NVRTC=FOLDER",
+        .version.0, .version.1, .driver.0, .driver.1, .driver.0
+    )]
+    Newer {
+        /// Its version.
+        version: (i32, i32),
+        /// The CUDA version that the driver knows.
+        driver: (i32, i32),
+    },
+    /// One that does not know the device.
+    #[error("NVRTC {}.{} does not know sm_{arch}: a newer one, of the driver's major version, is needed", .version.0, .version.1)]
+    Older {
+        /// Its version.
+        version: (i32, i32),
+        /// The device's architecture: 90 is sm_90.
+        arch: i32,
+    },
     /// A library that cannot be used.
     #[error("{library}: {why}")]
     Unusable {

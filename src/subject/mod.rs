@@ -19,7 +19,7 @@ pub use cuda::{Adder, CudaHost, HostMma, HostNumber, HostOptions, Turns};
 #[cfg(feature = "cuda")]
 pub use cuda::{CompilerFacts, Cuda, DeviceFacts, seek_nvrtc};
 #[cfg(any(feature = "cuda", feature = "cuda-host"))]
-pub use cuda::{Fault, KernelOptions, Paths};
+pub use cuda::{Fault, KernelOptions, Launched, Paths};
 pub use error::{Misbehaviour, NoCompiler, NoDevice, SkipReason, SubjectError};
 pub use order::{Axis, BlackBox, BoxError, Known, Orders, Revealed, Setup, orders};
 pub use process::{GRANULES, Limits, PROTOCOL, Process, Program, Running, SIZES, Supports, WORDS};

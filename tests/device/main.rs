@@ -1,7 +1,7 @@
-//! Goal: the kernels hold the same claims on a device as on the CPU. Method: one list of checks, asked of
-//! `cuda-host` over a share of the cases and of `cuda` over all of them. Without a device the second half
-//! says why it is skipped; `.ci/emulated` builds a driver that runs it on the CPU, so that all of it is
-//! executed code. Under compute-sanitizer: `.ci/compute-sanitizer`.
+//! Goal: the kernels hold the same claims on a device as on the CPU. Method: one list of checks, asked of `cuda-host`
+//! and of `cuda`, with the same verdicts case by case. Without a device the second half says why it is skipped, or
+//! fails where PADPROOF_DEVICE=required; `.ci/emulated` builds a driver that runs it on the CPU, so that all of it
+//! is executed code. Under compute-sanitizer: `.ci/compute-sanitizer`.
 
 #![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
 
@@ -16,18 +16,19 @@ use padproof::num::Dtype;
 use padproof::plan::{Fit, plan};
 use padproof::property::{ALL, Needs, Property, Tier, Trial, Verdict, find};
 use padproof::subject::{
-    Cuda, CudaHost, HostOptions, KernelOptions, Paths, SkipReason, Subject, SubjectError,
+    Cuda, CudaHost, HostOptions, KernelOptions, Launched, Paths, SkipReason, Subject, SubjectError,
 };
 use padproof::suite::{builtin, parse};
 use padproof::terms::{ActQuant, Activation, WeightFormat};
-use std::collections::BTreeMap;
+use rayon::prelude::*;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Once;
 
-/// Cases of a suite that `cuda-host` is asked here: tests/kernels asks it all of them.
+/// Cases of a suite that `cuda-host` is asked here where there is no device: tests/kernels asks it all of them.
 const SHARE: usize = 16;
 
-/// Whether there is a device; says why not.
+/// Whether there is a device; says why not, which is a failure where PADPROOF_DEVICE=required.
 fn device() -> bool {
     static SEEK: Once = Once::new();
     SEEK.call_once(|| {
@@ -44,11 +45,23 @@ fn device() -> bool {
             );
             true
         }
-        (Err(why), _) | (_, Err(why)) => {
-            println!("skipped: {why}");
-            false
-        }
+        (Err(why), _) | (_, Err(why)) => missing(&why.to_string()),
     }
+}
+
+/// Whether the kernels run on the CPU; says why not, as `device`.
+fn host() -> bool {
+    match CudaHost::available() {
+        Ok(()) => true,
+        Err(why) => missing(&why.to_string()),
+    }
+}
+
+fn missing(why: &str) -> bool {
+    let asked = std::env::var("PADPROOF_DEVICE").unwrap_or_default();
+    assert_ne!(asked, "required", "PADPROOF_DEVICE=required: {why}");
+    println!("skipped: {why}");
+    false
 }
 
 /// The kernels on the device; where a tool watches addresses (`.ci/compute-sanitizer`), with nothing around and
@@ -61,89 +74,177 @@ fn cuda(options: KernelOptions) -> Cuda {
     }
 }
 
-/// The kernels where they run here: each with which share of the cases.
-fn subjects() -> Vec<(Box<dyn Subject>, usize)> {
-    let mut all: Vec<(Box<dyn Subject>, usize)> = Vec::new();
-    if CudaHost::available().is_ok() {
-        all.push((Box::new(CudaHost::new()), SHARE));
-    }
-    if device() {
-        let share = std::env::var("PADPROOF_DEVICE_SHARE").ok();
-        let share = share.and_then(|n| n.parse().ok()).unwrap_or(1);
-        all.push((Box::new(cuda(KernelOptions::default())), share));
-    }
-    all
-}
-
 fn suite(name: &str, share: usize) -> Vec<Case> {
     let suite = parse(builtin(name).expect("it is shipped"), name).expect("it parses");
     let cases = suite.cases.into_iter().map(|entry| entry.case);
     cases.step_by(share).collect()
 }
 
-/// Every verdict holds; answers how many passed.
-fn hold(subject: &mut dyn Subject, cases: &[Case], properties: &[&Property]) -> u64 {
-    let mut passed = 0;
-    let mut skips: BTreeMap<String, u64> = BTreeMap::new();
-    for case in cases {
-        for property in properties {
-            match (property.check)(case, &mut Trial::new(subject)) {
-                Verdict::Pass(_) => passed += 1,
-                Verdict::Vacuous(_) => {}
-                Verdict::Skip(why) => *skips.entry(why.to_string()).or_default() += 1,
-                Verdict::Fail(f) => panic!(
-                    "{} of {} on {}: {} wanted {}, got {} ({}; {} of {})",
-                    property.name,
-                    case,
-                    subject.name(),
-                    f.place,
-                    f.wanted,
-                    f.actual,
-                    f.bound,
-                    f.differing,
-                    f.total
-                ),
-                Verdict::Broken(e) => {
-                    panic!("{} of {} on {}: {e}", property.name, case, subject.name())
-                }
+/// What a check said, but for the evidence.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Passed,
+    Vacuous,
+    Skipped(String),
+}
+
+/// The verdicts of a case; none is a fault.
+fn said(subject: &mut dyn Subject, case: &Case, properties: &[&Property]) -> Vec<Said> {
+    let one = |property: &&Property| {
+        let verdict = (property.check)(case, &mut Trial::new(subject));
+        match verdict {
+            Verdict::Pass(_) => Said::Passed,
+            Verdict::Vacuous(_) => Said::Vacuous,
+            Verdict::Skip(why) => Said::Skipped(why.to_string()),
+            Verdict::Fail(f) => panic!(
+                "{} of {} on {}: {} wanted {}, got {} ({}; {} of {})",
+                property.name,
+                case,
+                subject.name(),
+                f.place,
+                f.wanted,
+                f.actual,
+                f.bound,
+                f.differing,
+                f.total
+            ),
+            Verdict::Broken(e) => {
+                panic!("{} of {} on {}: {e}", property.name, case, subject.name())
             }
         }
+    };
+    properties.iter().map(one).collect()
+}
+
+/// Every claim holds on the CPU, over a share of the suite; and on a device, over all that it is asked, each case
+/// with the same kind of verdict as there: nothing is left out.
+fn hold(name: &str, properties: &[&Property]) {
+    let on_device = device();
+    let share = std::env::var("PADPROOF_DEVICE_SHARE").ok();
+    let share = share.and_then(|n| n.parse().ok()).unwrap_or(1);
+    let cases = suite(name, if on_device { share } else { SHARE });
+    if !host() {
+        return;
     }
-    println!("{}: {passed} passed, skipped {skips:?}", subject.name());
-    assert!(
-        !skips.keys().any(|why| why.contains("no device")),
-        "{skips:?}"
-    );
-    passed
+    let wanted: Vec<Vec<Said>> = cases
+        .par_iter()
+        .map(|case| said(&mut CudaHost::new(), case, properties))
+        .collect();
+    let passed = wanted
+        .iter()
+        .flatten()
+        .filter(|s| **s == Said::Passed)
+        .count();
+    println!("{name}: {passed} passed over {} cases", cases.len());
+    assert!(passed > cases.len() / 2, "{passed} of {}", cases.len());
+    if !on_device {
+        return;
+    }
+    let mut subject = cuda(KernelOptions::default());
+    for (case, wanted) in cases.iter().zip(&wanted) {
+        let actual = said(&mut subject, case, properties);
+        assert_eq!(&actual, wanted, "{case} on {}", subject.name());
+    }
 }
 
 #[test]
 fn the_smoke_suite_holds() {
     let of = |p: &&Property| matches!(p.needs, Needs::Subject | Needs::Paths);
     let properties: Vec<&Property> = ALL.iter().filter(of).collect();
-    for (mut subject, share) in subjects() {
-        let cases = suite("smoke", share);
-        let passed = hold(subject.as_mut(), &cases, &properties);
-        assert!(
-            passed as usize >= cases.len(),
-            "{passed} of {}",
-            cases.len()
-        );
-    }
+    hold("smoke", &properties);
 }
 
 #[test]
 fn the_boundary_suite_holds_with_equal_bits_on_both_paths() {
     let claims = ["pad-identity", "device-pad-identity"];
-    let claims = claims.map(|name| find(name).expect("it is listed"));
-    for (mut subject, share) in subjects() {
-        let cases = suite("boundary", share);
-        let passed = hold(subject.as_mut(), &cases, &claims);
-        assert!(
-            passed as usize > cases.len() / 2,
-            "{passed} of {}",
-            cases.len()
-        );
+    hold(
+        "boundary",
+        &claims.map(|name| find(name).expect("it is listed")),
+    );
+}
+
+#[test]
+fn a_device_that_is_required_and_missing_fails_the_tests() {
+    let ran = Command::new(std::env::current_exe().expect("it runs"))
+        .args(["the_smoke_suite_holds", "--exact", "--nocapture"])
+        .env("PADPROOF_DEVICE", "required")
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .env("PP_EMULATED_FAIL", "cuInit")
+        .output()
+        .expect("it starts");
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success(), "{text}");
+    assert!(
+        text.contains("PADPROOF_DEVICE=required: no device: "),
+        "{text}"
+    );
+}
+
+/// Which kernels a case takes: the fast path where rows allow it, else the general one, with the types of both
+/// products.
+#[test]
+fn the_kernels_that_a_case_asks_for_are_those_that_are_launched() {
+    let bf16 = Dtype::Bf16;
+    let on_device = device();
+    for (line, paths, fast, mid) in [
+        (
+            "t=3,h=64,i=50,w=fp8,pad=i64,mid=bf16",
+            Paths::Auto,
+            true,
+            bf16,
+        ),
+        ("t=3,h=64,i=50,w=fp8,pad=i64", Paths::Auto, true, Dtype::F32),
+        (
+            "t=3,h=64,i=50,w=fp8,pad=i64,mid=bf16",
+            Paths::General,
+            false,
+            bf16,
+        ),
+        (
+            "t=3,h=61,i=53,w=bf16,pad=h1.i1,mid=bf16",
+            Paths::Auto,
+            false,
+            bf16,
+        ),
+    ] {
+        let case: Case = line.parse().expect("a case line");
+        let plan = plan(&case).expect("it is planned");
+        let mut logical = fill(&case).expect("it is filled");
+        for v in logical.x.f32s_mut() {
+            *v = f32::from_bits(v.to_bits() & 0xffff_0000);
+        }
+        let packed = pack_layer(&plan, &logical).expect("it is laid out");
+        let weights = plan.weight.element();
+        let product = |kernel, inputs| Launched {
+            kernel,
+            fast,
+            inputs,
+            weights,
+        };
+        let wanted = [
+            Launched {
+                fast: false,
+                ..product("pp_align", bf16)
+            },
+            product("pp_gemm1", bf16),
+            product("pp_gemm2", mid),
+        ];
+        if host() {
+            let mut subject = CudaHost::with(HostOptions {
+                paths,
+                ..HostOptions::default()
+            });
+            subject.run(&plan, &packed).expect("it runs");
+            assert_eq!(subject.launched(), wanted, "{line} on cuda-host");
+        }
+        if on_device {
+            let mut subject = cuda(KernelOptions {
+                paths,
+                ..KernelOptions::default()
+            });
+            subject.run(&plan, &packed).expect("it runs");
+            assert_eq!(subject.launched(), wanted, "{line} on cuda");
+        }
     }
 }
 
@@ -186,8 +287,7 @@ fn the_device_agrees_with_the_same_source_on_the_cpu() {
         host.keep_general(true);
         Box::new(host)
     };
-    if CudaHost::available().is_err() {
-        println!("skipped: the kernels were not compiled for this machine");
+    if !host() {
         return;
     }
     let mut equal = 0;

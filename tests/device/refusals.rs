@@ -137,21 +137,41 @@ fn a_device_without_a_compiler_is_told_from_no_device() {
 }
 
 #[test]
-fn a_compiler_newer_than_the_driver_is_said_by_doctor_and_where_its_code_is_refused() {
+fn a_compiler_of_a_newer_major_version_than_the_driver_is_a_skip_with_what_to_install() {
     if !emulated() {
         return;
     }
     let (major, minor) = Cuda::compiler().expect("there is one").version;
     let old = ("PP_EMULATED_CUDA", "12000");
     let said = format!(
-        "NVRTC {major}.{minor} is of a newer major version than the driver's CUDA 12.0, which may refuse its code"
+        "no compiler for the device: NVRTC {major}.{minor} makes code that the driver, of CUDA 12.0, does not load: install nvidia-cuda-nvrtc-cu12"
     );
     let (_, text) = padproof(&["doctor"], [old]);
     assert!(text.contains(&said), "{text}");
-    let (ended, text) = check([old, ("PP_EMULATED_FAIL", "cuModuleLoadData")]);
-    assert!(
-        text.contains(&said) && text.contains("cuModuleLoadData"),
-        "{text}"
-    );
+    let (ended, text) = check([old]);
+    assert!(text.contains(&said), "{text}");
+    assert_eq!(ended, Some(4), "{text}");
+}
+
+#[test]
+fn a_device_that_the_compiler_does_not_know_is_a_skip_and_one_that_it_knows_runs() {
+    if !emulated() {
+        return;
+    }
+    let (ended, text) = check([("PP_EMULATED_SM", "150")]);
+    assert!(text.contains(" does not know sm_150: "), "{text}");
+    assert_eq!(ended, Some(4), "{text}");
+    let (ended, text) = check([("PP_EMULATED_SM", "80")]);
+    assert_eq!(ended, Some(0), "{text}");
+}
+
+#[test]
+fn machine_code_of_another_architecture_than_the_device_s_is_refused() {
+    if !emulated() {
+        return;
+    }
+    let (ended, text) = check([("PP_EMULATED_LOADS", "80")]);
+    let said = "moe.cu: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE";
+    assert!(text.contains(said), "{text}");
     assert_eq!(ended, Some(2), "{text}");
 }

@@ -4,7 +4,7 @@
 use super::{ask, of_outputs, runs};
 use padproof::case::Case;
 use padproof::plan::{Plan, plan};
-use padproof::subject::{CudaHost, HostOptions, Subject};
+use padproof::subject::{CudaHost, HostOptions, Paths, Subject};
 
 fn planned(line: &str) -> Plan {
     let case: Case = line.parse().expect("a case line");
@@ -53,6 +53,21 @@ fn every_limit_is_a_sentence_before_a_launch() {
             .map_err(|e| e.to_string());
         let why = why.expect_err(line);
         assert!(why.contains(sentence), "{line}: {why}");
+    }
+}
+
+#[test]
+fn a_subject_told_to_keep_to_the_general_path_is_left_there_by_who_asks_for_both() {
+    let plan = planned("t=3,h=64,i=50,act=relu2,w=fp8,pad=i64,mid=bf16");
+    for (paths, fast) in [(Paths::Auto, true), (Paths::General, false)] {
+        let mut subject = CudaHost::with(HostOptions {
+            paths,
+            ..HostOptions::default()
+        });
+        subject.keep_general(true);
+        assert!(!subject.fast(&plan), "{paths:?}");
+        subject.keep_general(false);
+        assert_eq!(subject.fast(&plan), fast, "{paths:?}");
     }
 }
 

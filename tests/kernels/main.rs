@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "what ran is told when a test fails")]
 
+mod benches;
 mod faults;
 mod limits;
 mod mma;

@@ -9,7 +9,7 @@ use padproof::layout::{PackedInputs, Pads, map, pack_layer, set_pads};
 use padproof::num::Dtype;
 use padproof::plan::{Plan, Role, plan};
 use padproof::property::find;
-use padproof::subject::{CudaHost, HostOptions, Paths, Subject};
+use padproof::subject::{CudaHost, Fault, HostOptions, Paths, Subject};
 use padproof::terms::{Activation, Extent, WeightFormat};
 
 /// Every line passes, vacuous only where `fill=wild` proves nothing more.
@@ -188,6 +188,72 @@ fn what_a_launch_is_not_told_to_multiply_is_not_read() {
         }
     }
     assert!(seen > 100, "{seen} cases");
+}
+
+/// Byte by byte: with NaN wherever `src/subject/cuda/reads.rs` says that nothing is read, nothing changes; so a watching
+/// tool that finds a byte read there (`.ci/compute-sanitizer`) has found a fault, as here.
+#[test]
+fn nothing_is_read_but_what_a_bare_device_is_given() {
+    if !runs() {
+        return;
+    }
+    let mut lines = Vec::new();
+    for w in WeightFormat::ALL {
+        for (act, order) in [
+            ("swiglu", "gate-up"),
+            ("swiglu", "up-gate"),
+            ("swigluoai", "int1"),
+            ("relu2", "gate-up"),
+        ] {
+            lines.push(format!(
+                "t=3,e=3,h=100,i=77,w={w},act={act},order={order},bias=both,pad=h128.i64"
+            ));
+        }
+    }
+    lines.extend(
+        ["nvfp4", "mxfp4", "mxfp8"]
+            .map(|w| format!("t=5,e=3,h=288,i=150,w={w},store=128x4,act=relu2,pad=h384.i64")),
+    );
+    let mut seen = 0;
+    for line in lines {
+        let case: Case = line.parse().expect("a case line");
+        let whole = plan(&case).expect("it is planned");
+        if CudaHost::new().supports(&whole).is_err() {
+            continue;
+        }
+        let packed = pack_layer(&whole, &fill(&case).expect("it is filled"));
+        let packed = packed.expect("it is laid out");
+        for plan in [whole.clone(), told(whole)] {
+            for paths in [Paths::Auto, Paths::General] {
+                let with = |fault| HostOptions {
+                    paths,
+                    fault,
+                    ..HostOptions::default()
+                };
+                let wanted = CudaHost::with(with(Fault::None)).run(&plan, &packed);
+                let bare = CudaHost::with(with(Fault::None)).bare().run(&plan, &packed);
+                let (wanted, bare) = (wanted.expect("it runs"), bare.expect("it runs"));
+                assert!(same_bits(&wanted, &bare).agree, "{line} {paths:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} runs");
+    // A read of a whole group of columns, past those that are told.
+    let case: Case = "t=3,e=2,h=64,i=61,act=relu2,w=f32,pad=i64"
+        .parse()
+        .expect("a case line");
+    let plan = told(plan(&case).expect("it is planned"));
+    let packed = pack_layer(&plan, &fill(&case).expect("it is filled")).expect("it is laid out");
+    let with = |fault| HostOptions {
+        fault,
+        ..HostOptions::default()
+    };
+    let wanted = CudaHost::new().run(&plan, &packed).expect("it runs");
+    let found = CudaHost::with(with(Fault::TailRead))
+        .bare()
+        .run(&plan, &packed);
+    assert!(!same_bits(&wanted, &found.expect("it runs")).agree);
 }
 
 fn plan_again(case: &Case) -> Plan {

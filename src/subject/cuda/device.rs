@@ -5,14 +5,14 @@
 use super::launch::{Kernel, Launch};
 use super::layer::Work;
 use super::machine::{Machine, Reads};
-use super::nvrtc::MOE;
+use super::nvrtc::{CEILING, MOE};
 use super::opened::{compiler, failed, opened};
 use super::params::Params;
 use super::workspace::{Addresses, Slot, Workspace};
 use crate::subject::error::{SkipReason, SubjectError};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{
-    CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg, result,
 };
 use std::ptr::without_provenance_mut;
 use std::sync::{Arc, MutexGuard};
@@ -40,7 +40,7 @@ pub(super) struct Device {
     /// How often launches are run again to be timed, and how long each took (seconds).
     pub(super) repeats: usize,
     pub(super) seconds: Vec<f64>,
-    /// Written between two repeats, so that they find caches cold.
+    /// Read between two repeats, so that they find caches cold, and without lines that wait to be written back.
     sweep: Option<CudaSlice<u8>>,
     /// Whether tensors lie in allocations of their exact size, and only what kernels may read is written
     /// there: for tools that watch addresses.
@@ -125,14 +125,8 @@ impl Device {
         argument: &Argument,
     ) -> Result<(), SubjectError> {
         let failed = |call| failed(MOE.name, call);
-        if self.sweep.is_none() && self.repeats > 0 {
-            let sweep = stream.alloc_zeros(SWEEP).map_err(failed("cuMemAlloc"))?;
-            self.sweep = Some(sweep);
-        }
         for _ in 0..self.repeats {
-            if let Some(sweep) = &mut self.sweep {
-                stream.memset_zeros(sweep).map_err(failed("cuMemsetD8"))?;
-            }
+            self.chill(stream)?;
             let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
             let start = stream
                 .record_event(timed)
@@ -152,16 +146,60 @@ impl Device {
         Ok(())
     }
 
-    /// Memory of that size on the device, and where it lies there.
+    /// Reads more than caches hold.
+    #[expect(unsafe_code, reason = "a launch")]
+    fn chill(&mut self, stream: &Arc<CudaStream>) -> Result<(), SubjectError> {
+        const KERNEL: &str = "pp_sweep";
+        const COUNT: i32 = (SWEEP / 16) as i32;
+        let failed = |call| failed(KERNEL, call);
+        let sweep = match self.sweep.take() {
+            Some(sweep) => sweep,
+            None => stream
+                .alloc_zeros(SWEEP + 16)
+                .map_err(failed("cuMemAlloc"))?,
+        };
+        let sweep = self.sweep.insert(sweep);
+        let function = opened()?
+            .module(&CEILING, (0, 0), &[])?
+            .load_function(KERNEL)
+            .map_err(failed("cuModuleGetFunction"))?;
+        let config = LaunchConfig {
+            grid_dim: (2048, 1, 1),
+            block_dim: (256, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        let mut builder = stream.launch_builder(&function);
+        builder.arg(sweep).arg(&COUNT);
+        // SAFETY: the kernel reads sixteen bytes as often as it is told, all zeros, and could write as many behind them.
+        unsafe { builder.launch(config) }
+            .map(drop)
+            .map_err(failed("cuLaunchKernel"))
+    }
+
+    /// Memory of that size on the device, and where it lies there: from the driver's pool, or, for tools that watch
+    /// addresses, an allocation of its own.
     #[expect(unsafe_code, reason = "it holds nothing yet")]
     fn reserve(
+        &self,
         stream: &Arc<CudaStream>,
         bytes: usize,
     ) -> Result<(CudaSlice<u8>, *mut u8), SubjectError> {
         const CALL: &str = "cuMemAlloc";
         // No allocation is empty.
-        // SAFETY: any byte is one; nothing here reads them before a copy or a kernel wrote them.
-        let slice = unsafe { stream.alloc::<u8>(bytes.max(1)) }.map_err(failed(MOE.name, CALL))?;
+        let bytes = bytes.max(1);
+        let slice = if self.bare {
+            let bound = stream.context().bind_to_thread();
+            bound
+                // SAFETY: a size that is not zero.
+                .and_then(|()| unsafe { result::malloc_sync(bytes) })
+                // SAFETY: the address is of so many bytes; any byte is one; nothing here reads them before a copy
+                // or a kernel wrote them. `forget` gives them back as they were taken.
+                .map(|at| unsafe { stream.upgrade_device_ptr::<u8>(at, bytes) })
+        } else {
+            // SAFETY: any byte is one; nothing here reads them before a copy or a kernel wrote them.
+            unsafe { stream.alloc::<u8>(bytes) }
+        };
+        let slice = slice.map_err(failed(MOE.name, CALL))?;
         let address = slice.device_ptr(stream).0;
         let address = usize::try_from(address).map_err(|_| SubjectError::Device {
             kernel: MOE.name,
@@ -169,6 +207,17 @@ impl Device {
             why: format!("the address {address:#x} leaves this machine's"),
         })?;
         Ok((slice, without_provenance_mut(address)))
+    }
+
+    /// Gives memory back as it was taken.
+    #[expect(unsafe_code, reason = "the driver is C")]
+    fn forget(&self, slice: CudaSlice<u8>) {
+        if self.bare {
+            let at = slice.leak();
+            // An error is of an earlier launch, which is told by whoever waited for it.
+            // SAFETY: `reserve` took it by itself, and nothing holds it any more: what ran was waited for.
+            let _ = unsafe { result::free_sync(at) };
+        }
     }
 
     /// Copies bytes to the place `from` of memory on the device.
@@ -224,15 +273,16 @@ impl Machine for Device {
     }
 
     fn clear(&mut self) {
-        self.read.clear();
-        self.written.clear();
+        let all: Vec<_> = self.read.drain(..).chain(self.written.drain(..)).collect();
+        all.into_iter().for_each(|slice| self.forget(slice));
     }
 
     fn room(&mut self, bytes: u64, parts: u64) -> Result<(), SubjectError> {
-        // What was freed in the stream's order counts as free once the stream has come there.
-        self.stream()?
+        // What was freed in a stream's order, of this subject or another, counts as free once it has come there.
+        opened()?
+            .context
             .synchronize()
-            .map_err(failed(MOE.name, "cuStreamSynchronize"))?;
+            .map_err(failed(MOE.name, "cuCtxSynchronize"))?;
         let (free, _) = opened()?
             .context
             .mem_get_info()
@@ -250,25 +300,23 @@ impl Machine for Device {
         Ok(())
     }
 
-    fn place(&mut self, bytes: &[u8], reads: Reads) -> Result<*const u8, SubjectError> {
+    fn place(&mut self, bytes: &[u8], reads: Reads<'_>) -> Result<*const u8, SubjectError> {
         let stream = self.stream()?;
         let (slice, at) = if self.bare {
-            let (mut slice, at) = Device::reserve(&stream, bytes.len())?;
-            match reads {
-                Reads::All => Device::upload(&stream, bytes, &mut slice, 0)?,
-                Reads::Rows { pitch, read } => {
-                    for (row, bytes) in bytes.chunks(pitch.max(1)).enumerate() {
-                        let read = read.min(bytes.len());
-                        Device::upload(&stream, &bytes[..read], &mut slice, row * pitch)?;
-                    }
-                }
+            let (mut slice, at) = self.reserve(&stream, bytes.len())?;
+            for range in reads(bytes.len()) {
+                Device::upload(&stream, &bytes[range.clone()], &mut slice, range.start)?;
             }
             (slice, at)
         } else {
             let mut image = vec![0xff; bytes.len() + 2 * MARGIN];
             image[MARGIN..][..bytes.len()].copy_from_slice(bytes);
-            let (mut slice, at) = Device::reserve(&stream, image.len())?;
+            let (mut slice, at) = self.reserve(&stream, image.len())?;
             Device::upload(&stream, &image, &mut slice, 0)?;
+            // The image is dropped here: the copy must have left it.
+            stream
+                .synchronize()
+                .map_err(failed(MOE.name, "cuStreamSynchronize"))?;
             (slice, at.wrapping_add(MARGIN))
         };
         self.read.push(slice);
@@ -280,10 +328,10 @@ impl Machine for Device {
         let mut all = [std::ptr::null_mut(); Slot::COUNT];
         for (n, (buffer, to)) in workspace.all_mut().iter_mut().zip(&mut all).enumerate() {
             let (mut slice, at) = if self.bare {
-                Device::reserve(&stream, buffer.bytes().len())?
+                self.reserve(&stream, buffer.bytes().len())?
             } else {
                 let (image, start) = buffer.image_mut();
-                let (slice, at) = Device::reserve(&stream, image.len())?;
+                let (slice, at) = self.reserve(&stream, image.len())?;
                 (slice, at.wrapping_add(start))
             };
             match self.bare {

@@ -3,7 +3,7 @@
 //! It must not know how they are run. Layer 5.
 
 use super::host::{self, Adder, Host, Turns};
-use super::launch::{KernelOptions, Paths};
+use super::launch::{KernelOptions, Launched, Paths};
 use super::params::Fault;
 use super::record::Record;
 use super::run::{Kernels, subject_by_kernels};
@@ -66,6 +66,19 @@ impl CudaHost {
         CudaHost {
             kernels: Kernels::on(Host::new(turns, adder, fault), options),
         }
+    }
+
+    /// The same with NaN bytes wherever kernels may not read: what the subject `cuda` leaves unwritten for tools that
+    /// watch addresses.
+    #[must_use]
+    pub fn bare(mut self) -> CudaHost {
+        self.kernels.machine.bare = true;
+        self
+    }
+
+    /// What the last layer launched, rank by rank.
+    pub fn launched(&self) -> &[Launched] {
+        &self.kernels.launched
     }
 
     /// Runs the layer and writes down every launch with the output it gave, for

@@ -4,7 +4,7 @@
 
 use super::launch::Launch;
 use super::layer::Work;
-use super::machine::{Machine, Reads};
+use super::machine::{Machine, Reads, every};
 use super::params::{Fault, Matrix, Params, activation, element};
 use super::record::Record;
 use super::workspace::{Addresses, Buffer, Slot, Workspace};
@@ -147,6 +147,8 @@ pub(super) struct Host {
     adder: Adder,
     fault: Fault,
     pub(super) record: Option<Record>,
+    /// Whether kernels see nothing of a tensor but what they may read, and NaN in its place.
+    pub(super) bare: bool,
     /// Copies of what kernels with a fault read.
     copies: Vec<Buffer>,
 }
@@ -173,14 +175,21 @@ impl Machine for Host {
         self.copies.clear();
     }
 
-    fn place(&mut self, bytes: &[u8], _: Reads) -> Result<*const u8, SubjectError> {
-        if self.fault == Fault::None {
+    fn place(&mut self, bytes: &[u8], reads: Reads<'_>) -> Result<*const u8, SubjectError> {
+        if self.fault == Fault::None && !self.bare {
             return Ok(bytes.as_ptr());
         }
         // What a planted fault reads beyond its tensor is memory of ours, too.
         let mut copy = Buffer::default();
-        copy.reset("a copy", bytes.len(), REACH, 0);
-        copy.bytes_mut().copy_from_slice(bytes);
+        copy.reset("a copy", bytes.len(), REACH, 0xff);
+        let ranges = if self.bare {
+            reads(bytes.len())
+        } else {
+            every(bytes.len())
+        };
+        for range in ranges {
+            copy.bytes_mut()[range.clone()].copy_from_slice(&bytes[range]);
+        }
         let at = copy.pointer();
         self.copies.push(copy);
         Ok(at)

@@ -67,7 +67,29 @@ pub(super) struct Launch {
     pub(super) shared: usize,
 }
 
+/// Which kernel was launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launched {
+    /// Its name.
+    pub kernel: &'static str,
+    /// Whether on the fast path; false for kernels that have one path.
+    pub fast: bool,
+    /// Element type of the rows that it multiplies: x, or the intermediate.
+    pub inputs: Dtype,
+    /// Element type of the weights.
+    pub weights: Dtype,
+}
+
 impl Launch {
+    pub(super) const fn told(&self) -> Launched {
+        Launched {
+            kernel: self.kernel.name(),
+            fast: self.fast,
+            inputs: self.inputs,
+            weights: self.weights,
+        }
+    }
+
     /// Whether the grid has a block.
     pub(super) const fn has_blocks(&self) -> bool {
         self.grid.0 > 0 && self.grid.1 > 0

@@ -5,12 +5,13 @@
 use super::input::Input;
 use super::launch::{Kernel, KernelOptions, Launch, Paths};
 use super::limits;
-use super::machine::{Machine, Reads};
+use super::machine::{Machine, Reads, every};
 use super::params::{ALIGN_INTS, BLOCK_COLS, BLOCK_ROWS, Matrix, Params, activation, shared_bytes};
-use super::rank::{Projection, Rank, computed, int, row_bytes, unit};
+use super::rank::{Rank, computed, int, row_bytes, unit};
+use super::reads::{self, Channels, Readings};
 use super::workspace::{Slot, Workspace};
 use crate::num::Dtype;
-use crate::plan::Plan;
+use crate::plan::{Plan, ScalePlan};
 use crate::subject::cpu::{Routing, Sizes, axis, size_error};
 use crate::subject::error::SubjectError;
 use crate::terms::Nibble;
@@ -116,19 +117,41 @@ impl Layer<'_> {
         let at = machine.lend(w)?;
         let (x_type, weights) = (self.x.dtype(), self.plan.weight.element());
         let x_pitch = row_bytes(self.sizes.hidden, x_type);
-        let rows = Reads::Rows {
-            pitch: x_pitch,
-            read: row_bytes(hidden, x_type),
-        };
-        let x = machine.place(self.x.bytes(), rows)?;
+        let rows = reads::rows(x_pitch, row_bytes(hidden, x_type));
+        let x = machine.place(self.x.bytes(), &rows)?;
         let order = self.plan.order;
+        let scales = |grid: Option<ScalePlan>| grid.map(|grid| grid.dtype);
+        let first = Readings {
+            channels: Channels {
+                experts: rank.experts,
+                halves: self.sizes.halves,
+                computed: width,
+                stored: self.sizes.width,
+                up_first: order.up_first(),
+                group: axis("interleave", order.interleave())?,
+            },
+            of: &rank.w13,
+            weights,
+            scales: scales(self.plan.w13_scale),
+        };
+        let second = Readings {
+            channels: Channels {
+                halves: 1,
+                computed: hidden,
+                stored: self.sizes.hidden,
+                ..first.channels
+            },
+            of: &rank.w2,
+            weights,
+            scales: scales(self.plan.w2_scale),
+        };
         let mut params = Params {
-            w13: placed(&rank.w13, weights, machine)?,
-            w2: placed(&rank.w2, weights, machine)?,
+            w13: placed(&first, machine)?,
+            w2: placed(&second, machine)?,
             x,
-            ids: machine.place(bytemuck::cast_slice(ids), Reads::All)?.cast(),
+            ids: machine.place(bytemuck::cast_slice(ids), &every)?.cast(),
             weights: machine
-                .place(bytemuck::cast_slice(&self.routing.weights), Reads::All)?
+                .place(bytemuck::cast_slice(&self.routing.weights), &every)?
                 .cast(),
             sorted: at.of(Slot::Sorted),
             block_expert: at.of(Slot::BlockExpert),
@@ -201,24 +224,24 @@ impl Layer<'_> {
 }
 
 /// A projection's tensors where the machine's kernels see them; null for those it has not.
-fn placed(
-    of: &Projection<'_>,
-    weights: Dtype,
-    machine: &mut impl Machine,
-) -> Result<Matrix, SubjectError> {
+fn placed(readings: &Readings<'_>, machine: &mut impl Machine) -> Result<Matrix, SubjectError> {
+    let of = readings.of;
     let mut matrix = of.matrix;
-    let (pitch, read) = (of.row_bytes, row_bytes(of.computed, weights));
-    matrix.weights = machine.place(of.weights, Reads::Rows { pitch, read })?;
-    for (bytes, at) in [
-        (of.scales, &mut matrix.scales),
-        (of.globals, &mut matrix.globals),
-        (of.bias, &mut matrix.bias),
-    ] {
+    matrix.weights = machine.place(of.weights, &|bytes| readings.weights(bytes))?;
+    let scales = |bytes: usize| readings.scales(bytes);
+    let bias = |bytes: usize| readings.bias(bytes);
+    let others: [(_, _, Reads<'_>); 3] = [
+        (of.scales, &mut matrix.scales, &scales),
+        (of.globals, &mut matrix.globals, &every),
+        (of.bias, &mut matrix.bias, &bias),
+    ];
+    for (bytes, at, reads) in others {
         if let Some(bytes) = bytes {
-            *at = machine.place(bytes, Reads::All)?;
+            *at = machine.place(bytes, reads)?;
         }
     }
-    matrix.unit = int(unit(matrix.weights, pitch, read))?;
+    let read = row_bytes(of.computed, readings.weights);
+    matrix.unit = int(unit(matrix.weights, of.row_bytes, read))?;
     Ok(matrix)
 }
 

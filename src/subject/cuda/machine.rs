@@ -6,24 +6,15 @@ use super::layer::Work;
 use super::params::Fault;
 use super::workspace::{Addresses, Workspace};
 use crate::subject::error::{SkipReason, SubjectError};
+use std::ops::Range;
 use std::sync::MutexGuard;
 
-/// What of a tensor kernels may read.
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(
-    not(feature = "cuda"),
-    expect(dead_code, reason = "the CPU's kernels see the tensor itself")
-)]
-pub(super) enum Reads {
-    /// Every byte.
-    All,
-    /// The first bytes of each row.
-    Rows {
-        /// Bytes from row to row.
-        pitch: usize,
-        /// Bytes that are read.
-        read: usize,
-    },
+/// What of a tensor of so many bytes kernels may read, asked only where nothing else is to lie there.
+pub(super) type Reads<'a> = &'a dyn Fn(usize) -> Vec<Range<usize>>;
+
+/// Every byte.
+pub(super) fn every(bytes: usize) -> Vec<Range<usize>> {
+    std::iter::once(0..bytes).collect()
 }
 
 /// Memory that kernels see, and a way to launch them.
@@ -52,7 +43,7 @@ pub(super) trait Machine {
 
     /// Lets kernels read what `reads` says of `bytes`; where they see them, sixteen bytes aligned if `bytes`
     /// is, and until [`Machine::clear`]. The caller keeps `bytes` as long.
-    fn place(&mut self, bytes: &[u8], reads: Reads) -> Result<*const u8, SubjectError>;
+    fn place(&mut self, bytes: &[u8], reads: Reads<'_>) -> Result<*const u8, SubjectError>;
 
     /// Lets kernels write the workspace; where they see its buffers, until the launches have run.
     fn lend(&mut self, workspace: &mut Workspace) -> Result<Addresses, SubjectError>;

@@ -21,16 +21,19 @@ mod params;
 mod rank;
 #[cfg(feature = "cuda")]
 mod rates;
+mod reads;
 #[cfg(feature = "cuda-host")]
 mod record;
 mod run;
+#[cfg(feature = "cuda")]
+mod versions;
 mod workspace;
 
 #[cfg(feature = "cuda-host")]
 pub use emulated::{CudaHost, HostOptions};
 #[cfg(feature = "cuda-host")]
 pub use host::{Adder, HostMma, HostNumber, Turns};
-pub use launch::{KernelOptions, Paths};
+pub use launch::{KernelOptions, Launched, Paths};
 #[cfg(feature = "cuda")]
 pub use nvrtc::seek_nvrtc;
 #[cfg(feature = "cuda")]

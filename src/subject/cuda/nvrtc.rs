@@ -2,7 +2,8 @@
 //!
 //! It must not know devices. Layer 5.
 
-use crate::subject::error::{NoCompiler, SkipReason, SubjectError};
+use super::versions::{fits, named_version, rank};
+use crate::subject::error::{NoCompiler, SubjectError};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,6 @@ const PLACES: [&str; 4] = ["", "lib64", "lib", "nvidia/*/lib"];
 const TOOLKIT: &str = "/usr/local/cuda";
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-static DRIVER: OnceLock<(i32, i32)> = OnceLock::new();
 
 /// Names the folder in which NVRTC is sought first: of a toolkit, or one that holds NVIDIA's wheels.
 /// The first call counts, if it comes before anything is compiled.
@@ -73,14 +73,8 @@ pub fn seek_nvrtc(folder: &Path) {
     let _ = FOLDER.set(folder.to_owned());
 }
 
-/// Says which CUDA version the driver knows, so that a library is taken whose code it loads. The first
-/// call counts, if it comes before anything is compiled.
-pub(super) fn serve_driver(version: (i32, i32)) {
-    let _ = DRIVER.set(version);
-}
-
 /// The library's functions, as its manual declares them.
-struct Nvrtc {
+pub(super) struct Nvrtc {
     create: unsafe extern "C" fn(
         *mut *mut c_void,
         *const c_char,
@@ -95,109 +89,68 @@ struct Nvrtc {
     log: unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int,
     cubin_size: unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int,
     cubin: unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int,
-    version: (c_int, c_int),
+    pub(super) version: (c_int, c_int),
+    /// What it compiles for: 90 is sm_90, and sm_90a.
+    archs: Vec<c_int>,
     /// Keeps them loaded.
     _library: Library,
 }
 
-/// The library's version; loads it.
+impl Nvrtc {
+    /// Whether this driver loads its code for this device.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn serves(
+        &self,
+        driver: (i32, i32),
+        capability: (i32, i32),
+    ) -> Result<(), NoCompiler> {
+        fits(self.version, driver, &self.archs, capability)
+    }
+}
+
+/// The library that suits a driver best, loaded; the first call chooses.
 ///
 /// # Errors
-/// Why it cannot be had.
-pub(super) fn version() -> Result<(i32, i32), NoCompiler> {
-    Ok(library()?.version)
-}
-
-/// What there is to say of a library that is newer than the driver.
-pub(super) fn newer((major, minor): (i32, i32), driver: (i32, i32)) -> Option<String> {
-    let (known, known_minor) = driver;
-    if major > known {
-        return Some(format!(
-            "NVRTC {major}.{minor} is of a newer major version than the driver's CUDA {known}.{known_minor}, which may refuse its code"
-        ));
-    }
-    ((major, minor) > driver).then(|| {
-        format!(
-            "NVRTC {major}.{minor} is newer than the driver's CUDA {known}.{known_minor}; machine code, unlike PTX, is taken within a major version"
-        )
-    })
-}
-
-fn library() -> Result<&'static Nvrtc, NoCompiler> {
+/// Why there is none.
+pub(super) fn library(driver: Option<(i32, i32)>) -> Result<&'static Nvrtc, NoCompiler> {
     static LIBRARY: OnceLock<Result<Nvrtc, NoCompiler>> = OnceLock::new();
-    let driver = || DRIVER.get().map(|version| version.0);
     let found = LIBRARY.get_or_init(|| {
-        if let Some(folder) = FOLDER.get() {
-            return first(
-                below(folder),
-                driver(),
-                NoCompiler::NotBelow(folder.clone()),
-            );
-        }
-        let named = NAMES.iter().map(PathBuf::from).collect();
-        // The loader's own come first; which of them are there, only opening them tells.
-        first(named, driver(), NoCompiler::Nowhere).or_else(|_| {
-            let toolkit = below(Path::new(TOOLKIT));
-            first(toolkit, driver(), NoCompiler::Nowhere)
-        })
+        let (mut paths, none) = match FOLDER.get() {
+            Some(folder) => (below(folder), NoCompiler::NotBelow(folder.clone())),
+            None => {
+                let named = NAMES.iter().map(PathBuf::from);
+                let toolkit = below(Path::new(TOOLKIT));
+                (named.chain(toolkit).collect(), NoCompiler::Nowhere)
+            }
+        };
+        paths.sort_by_key(|path| rank(path, driver.map(|version| version.0)));
+        first(&paths, none)
     });
     found.as_ref().map_err(Clone::clone)
 }
 
-/// The first of several libraries that can be used, the most suitable first; else why the last one cannot,
-/// or `none`.
-fn first(
-    mut paths: Vec<PathBuf>,
-    driver: Option<i32>,
-    none: NoCompiler,
-) -> Result<Nvrtc, NoCompiler> {
-    paths.sort_by_key(|path| rank(path, driver));
-    let mut why = none;
+/// The first of several libraries that can be used; else why the first that is there cannot, or `none`.
+fn first(paths: &[PathBuf], none: NoCompiler) -> Result<Nvrtc, NoCompiler> {
+    let mut why = None;
     for path in paths {
-        match open_with_builtins(&path).and_then(functions) {
+        let opened = open_with_builtins(path);
+        // A bare name that the loader does not know says nothing; one that it knows does.
+        if opened.is_err() && path.parent() == Some(Path::new("")) {
+            continue;
+        }
+        match opened.and_then(functions) {
             Ok(nvrtc) => return Ok(nvrtc),
-            // A bare name that the loader does not know says nothing.
-            Err(_) if path.parent() == Some(Path::new("")) => {}
             Err(error) => {
-                why = NoCompiler::Unusable {
+                why.get_or_insert(NoCompiler::Unusable {
                     library: path.display().to_string(),
                     why: error,
-                };
+                });
             }
         }
     }
-    Err(why)
-}
-
-/// The version in a library's name: 12, 8 and 93 of libnvrtc.so.12.8.93, 13 of nvrtc64_130_0.dll.
-fn named_version(path: &Path) -> Vec<u32> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if let Some((_, version)) = name.split_once(".so.") {
-        return version
-            .split('.')
-            .map_while(|part| part.parse().ok())
-            .collect();
-    }
-    let digits = name
-        .split_once("64_")
-        .and_then(|(_, rest)| rest.split('_').next());
-    let number = digits.and_then(|digits| digits.parse::<u32>().ok());
-    number.map_or_else(Vec::new, |n| vec![n / 10, n % 10])
-}
-
-/// Smaller is more suitable: first those that are not of a newer major version than the driver, the newest
-/// of them before the others, then the oldest of the rest. Names without a version come last.
-fn rank(path: &Path, driver: Option<i32>) -> (u8, Vec<i64>) {
-    let version: Vec<i64> = named_version(path).into_iter().map(i64::from).collect();
-    match (version.first(), driver) {
-        (None, _) => (2, version),
-        (Some(major), Some(driver)) if *major > i64::from(driver) => (1, version),
-        // The longer name of two that agree as far as they go is the newer or the same.
-        _ => {
-            let newest = version.iter().map(|n| -n).chain([1]).collect();
-            (0, newest)
-        }
-    }
+    Err(why.unwrap_or(none))
 }
 
 /// The libraries below a folder.
@@ -264,6 +217,21 @@ fn functions(library: Library) -> Result<Nvrtc, String> {
     if code != 0 {
         return Err(format!("nvrtcVersion: error {code}"));
     }
+    let count: unsafe extern "C" fn(*mut c_int) -> c_int = symbol!(b"nvrtcGetNumSupportedArchs");
+    let list: unsafe extern "C" fn(*mut c_int) -> c_int = symbol!(b"nvrtcGetSupportedArchs");
+    let mut known = 0;
+    // SAFETY: it writes a number.
+    let code = unsafe { count(&raw mut known) };
+    let mut archs = vec![0; usize::try_from(known).unwrap_or(0)];
+    // SAFETY: it writes as many numbers as it said before.
+    let code = if code == 0 {
+        unsafe { list(archs.as_mut_ptr()) }
+    } else {
+        code
+    };
+    if code != 0 {
+        return Err(format!("nvrtcGetSupportedArchs: error {code}"));
+    }
     Ok(Nvrtc {
         create: symbol!(b"nvrtcCreateProgram"),
         compile: symbol!(b"nvrtcCompileProgram"),
@@ -273,6 +241,7 @@ fn functions(library: Library) -> Result<Nvrtc, String> {
         cubin_size: symbol!(b"nvrtcGetCUBINSize"),
         cubin: symbol!(b"nvrtcGetCUBIN"),
         version: (major, minor),
+        archs,
         _library: library,
     })
 }
@@ -294,9 +263,10 @@ impl Drop for Program {
 /// The machine code of a source for an architecture, with what it defines.
 ///
 /// # Errors
-/// Why there is no compiler, or what it says of the source.
+/// What the compiler says of the source.
 #[expect(unsafe_code, reason = "NVRTC is C")]
 pub(super) fn cubin(
+    nvrtc: &'static Nvrtc,
     source: &Source,
     arch: &str,
     defines: &[String],
@@ -306,7 +276,6 @@ pub(super) fn cubin(
         call,
         why: format!("{arch} {}: {why}", defines.join(" ")),
     };
-    let nvrtc = library().map_err(SkipReason::NoCompiler)?;
     let c = |text: &str| CString::new(text).expect("sources and options hold no zero byte");
     let (text, name) = (c(source.text), c(source.name));
     let headers = HEADERS.map(|header| (c(header.text), c(header.name)));
@@ -381,67 +350,21 @@ fn fetch(
 mod tests {
     use super::*;
 
-    fn order(driver: Option<i32>, names: &[&str]) -> Vec<String> {
-        let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-        paths.sort_by_key(|path| rank(path, driver));
-        paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect()
-    }
-
     #[test]
-    fn libraries_are_ordered_by_version_and_not_by_spelling() {
-        let names = [
-            "a/libnvrtc.so.9.2",
-            "z/libnvrtc.so.11.2",
-            "a/libnvrtc.so.12.8.93",
-            "m/libnvrtc.so.12.10.1",
-            "libnvrtc.so",
-            "b/libnvrtc.so.13",
-        ];
-        assert_eq!(
-            order(None, &names),
-            [
-                "b/libnvrtc.so.13",
-                "m/libnvrtc.so.12.10.1",
-                "a/libnvrtc.so.12.8.93",
-                "z/libnvrtc.so.11.2",
-                "a/libnvrtc.so.9.2",
-                "libnvrtc.so"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_library_of_a_newer_major_version_than_the_driver_comes_after_those_that_fit() {
-        let names = [
-            "libnvrtc.so.14",
-            "libnvrtc.so.13",
-            "libnvrtc.so.12",
-            "libnvrtc.so",
-        ];
-        assert_eq!(
-            order(Some(12), &names),
-            [
-                "libnvrtc.so.12",
-                "libnvrtc.so.13",
-                "libnvrtc.so.14",
-                "libnvrtc.so"
-            ]
-        );
-        assert_eq!(order(Some(13), &names)[0], "libnvrtc.so.13");
-        let names = ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
-        assert_eq!(order(Some(12), &names)[0], "nvrtc64_120_0.dll");
-    }
-
-    #[test]
-    fn a_newer_library_than_the_driver_is_said_in_a_sentence() {
-        assert_eq!(newer((12, 8), (12, 8)), None);
-        assert_eq!(newer((12, 4), (13, 0)), None);
-        assert!(
-            newer((12, 9), (12, 4)).is_some_and(|said| said.contains("within a major version"))
-        );
-        assert!(newer((13, 0), (12, 8)).is_some_and(|said| said.contains("may refuse")));
+    fn a_library_that_loads_and_is_no_compiler_is_named_and_an_unknown_bare_name_is_not() {
+        let bare = PathBuf::from("libno-such-nvrtc.so.12");
+        let said = |paths: &[PathBuf]| first(paths, NoCompiler::Nowhere).err();
+        assert_eq!(said(std::slice::from_ref(&bare)), Some(NoCompiler::Nowhere));
+        if cfg!(target_os = "linux") {
+            // The C library is there and has no nvrtcVersion.
+            let libc = PathBuf::from("libc.so.6");
+            let why = said(&[bare, libc])
+                .map(|why| why.to_string())
+                .unwrap_or_default();
+            assert!(
+                why.starts_with("libc.so.6: ") && why.contains("nvrtcVersion"),
+                "{why}"
+            );
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! It must not know how they are run. Layer 5.
 
 use super::device::Device;
-use super::launch::KernelOptions;
+use super::launch::{KernelOptions, Launched};
 use super::nvrtc::source_hash;
 use super::opened::{self, CompilerFacts, DeviceFacts};
 use super::run::{Kernels, subject_by_kernels};
@@ -47,6 +47,11 @@ impl Cuda {
     pub fn bare(mut self) -> Cuda {
         self.kernels.machine.bare = true;
         self
+    }
+
+    /// What the last layer launched, rank by rank.
+    pub fn launched(&self) -> &[Launched] {
+        &self.kernels.launched
     }
 
     /// What compiles for the device.

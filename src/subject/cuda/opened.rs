@@ -4,8 +4,9 @@
 //! It must not launch anything. Layer 5.
 
 use super::launch::{Kernel, Launch};
-use super::nvrtc::{self, MOE, Source};
+use super::nvrtc::{self, MOE, Nvrtc, Source};
 use super::params::element;
+use super::versions;
 use crate::num::Dtype;
 use crate::subject::error::{NoDevice, SkipReason, SubjectError};
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, DriverError, result, sys};
@@ -25,6 +26,8 @@ pub struct DeviceFacts {
     pub arch: String,
     /// Its memory (bytes).
     pub memory: u64,
+    /// Its compute capability.
+    pub capability: (i32, i32),
     /// The CUDA version that the driver knows.
     pub driver: (i32, i32),
 }
@@ -90,7 +93,6 @@ fn try_open() -> Result<Opened, NoDevice> {
         let (major, minor) = driver;
         return Err(NoDevice::OldDriver { major, minor });
     }
-    nvrtc::serve_driver(driver);
     if result::device::get_count().map_err(of("cuDeviceGetCount"))? == 0 {
         return Err(NoDevice::Hidden);
     }
@@ -111,6 +113,7 @@ fn try_open() -> Result<Opened, NoDevice> {
             name,
             arch: format!("sm_{major}{minor}{suffix}"),
             memory: u64::try_from(memory).unwrap_or(u64::MAX),
+            capability,
             driver,
         },
         context,
@@ -125,11 +128,11 @@ fn try_open() -> Result<Opened, NoDevice> {
 /// # Errors
 /// Why there is no device, or no compiler.
 pub(super) fn compiler() -> Result<CompilerFacts, SkipReason> {
-    let driver = opened()?.facts.driver;
-    let version = nvrtc::version().map_err(SkipReason::NoCompiler)?;
+    let device = opened()?;
+    let version = device.nvrtc()?.version;
     Ok(CompilerFacts {
         version,
-        note: nvrtc::newer(version, driver),
+        note: versions::newer(version, device.facts.driver),
     })
 }
 
@@ -139,7 +142,14 @@ pub(super) fn compiler() -> Result<CompilerFacts, SkipReason> {
 /// Why there is no compiler, or what it says.
 pub(super) fn compile(arch: &str, inputs: Dtype, weights: Dtype) -> Result<Vec<u8>, SubjectError> {
     let (a, w) = codes(inputs, weights)?;
-    nvrtc::cubin(&MOE, arch, &[format!("-DPP_A={a}"), format!("-DPP_W={w}")])
+    let driver = opened().ok().map(|device| device.facts.driver);
+    let nvrtc = nvrtc::library(driver).map_err(SkipReason::NoCompiler)?;
+    nvrtc::cubin(
+        nvrtc,
+        &MOE,
+        arch,
+        &[format!("-DPP_A={a}"), format!("-DPP_W={w}")],
+    )
 }
 
 fn codes(inputs: Dtype, weights: Dtype) -> Result<(i32, i32), SubjectError> {
@@ -154,6 +164,16 @@ fn codes(inputs: Dtype, weights: Dtype) -> Result<(i32, i32), SubjectError> {
 }
 
 impl Opened {
+    /// The compiler for this device.
+    fn nvrtc(&self) -> Result<&'static Nvrtc, SkipReason> {
+        let facts = &self.facts;
+        let nvrtc = nvrtc::library(Some(facts.driver)).map_err(SkipReason::NoCompiler)?;
+        nvrtc
+            .serves(facts.driver, facts.capability)
+            .map_err(SkipReason::NoCompiler)?;
+        Ok(nvrtc)
+    }
+
     /// The device's turn, kept until it is dropped.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
         // A panic in between leaves nothing behind that another layer looks at.
@@ -162,11 +182,10 @@ impl Opened {
 
     /// Asks, after a call failed, whether all others will: the device is lost to this process then.
     pub(super) fn mourn(&self, error: &SubjectError, case: &str) {
+        // Only the driver's own word counts: what the context keeps of an earlier call is told once and gone.
+        let _ = self.context.check_err();
         if self.context.synchronize().is_err() {
-            let case = match case {
-                "" => String::new(),
-                case => format!(" in {case}"),
-            };
+            let case = (!case.is_empty()).then(|| case.to_owned());
             // The first fault is the one that counts.
             let _ = self.lost.set(NoDevice::Lost {
                 fault: error.to_string(),
@@ -203,7 +222,7 @@ impl Opened {
         if let Some(module) = modules.get(&key) {
             return Ok(Arc::clone(module));
         }
-        let cubin = nvrtc::cubin(source, &self.facts.arch, defines)?;
+        let cubin = nvrtc::cubin(self.nvrtc()?, source, &self.facts.arch, defines)?;
         let refused = |error| {
             let note = compiler().ok().and_then(|compiler| compiler.note);
             let note = note.map_or_else(String::new, |note| format!("; {note}"));

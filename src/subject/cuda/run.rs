@@ -3,7 +3,7 @@
 //! It must not know where the kernels run. Layer 5.
 
 use super::input::Input;
-use super::launch::{Kernel, KernelOptions, Paths};
+use super::launch::{Kernel, KernelOptions, Launch, Launched, Paths};
 use super::layer::{self, Layer, input_type};
 use super::limits;
 use super::machine::Machine;
@@ -30,6 +30,10 @@ pub(super) struct Kernels<M> {
     input: Input,
     workspace: Workspace,
     ids: Vec<i32>,
+    /// Whether the fast path is not taken for now, whatever the options say.
+    general: bool,
+    /// What the last layer launched.
+    pub(super) launched: Vec<Launched>,
 }
 
 /// Makes a subject of a structure whose field `kernels` is one.
@@ -80,6 +84,8 @@ impl<M> Kernels<M> {
             input: Input::default(),
             workspace: Workspace::default(),
             ids: Vec::new(),
+            general: false,
+            launched: Vec::new(),
         }
     }
 }
@@ -93,8 +99,11 @@ impl<M: Machine> Kernels<M> {
         rank: &Rank<'_>,
         ids: &[i32],
         workspace: &mut Workspace,
+        launched: &mut Vec<Launched>,
     ) -> Result<(), SubjectError> {
         let work = layer.prepare(rank, ids, machine, workspace)?;
+        let begun = work.launches.iter().filter(|launch| launch.has_blocks());
+        launched.extend(begun.map(Launch::told));
         // SAFETY: `prepare` made the work just now, for this machine and workspace: the buffers have the
         // sizes that it gave the kernels, and `Rank::new` has held the tensors' against the plan.
         unsafe { machine.run(&work, workspace) }?;
@@ -129,11 +138,11 @@ impl<M: Machine> Subject for Kernels<M> {
     }
 
     fn fast(&self, plan: &Plan) -> bool {
-        layer::fast(plan) && self.options.paths == Paths::Auto
+        layer::fast(plan) && self.options().paths == Paths::Auto
     }
 
     fn keep_general(&mut self, only: bool) {
-        self.options.paths = if only { Paths::General } else { Paths::Auto };
+        self.general = only;
     }
 
     fn about(&mut self, case: &Case) {
@@ -150,8 +159,18 @@ impl<M: Machine> Subject for Kernels<M> {
 }
 
 impl<M: Machine> Kernels<M> {
+    /// As told, on the general path while it is to be kept to.
+    fn options(&self) -> KernelOptions {
+        let mut options = self.options;
+        if self.general {
+            options.paths = Paths::General;
+        }
+        options
+    }
+
     /// The whole layer.
     fn layer(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
+        self.launched.clear();
         self.supports(plan)?;
         let sizes = Sizes::new(plan)?;
         let tokens_padded = axis("tokens_padded", plan.tokens_padded)?;
@@ -173,7 +192,7 @@ impl<M: Machine> Kernels<M> {
             sizes,
             routing: &routing,
             x: &self.input,
-            options: self.options,
+            options: self.options(),
         };
         let mut values = vec![0.0; sizes.t * sizes.h];
         for rank in &ranks {
@@ -191,7 +210,8 @@ impl<M: Machine> Kernels<M> {
                 });
             }
             let (machine, workspace) = (&mut self.machine, &mut self.workspace);
-            Self::rank(machine, &layer, rank, &self.ids, workspace)?;
+            let launched = &mut self.launched;
+            Self::rank(machine, &layer, rank, &self.ids, workspace, launched)?;
             let out = self.workspace.get(Slot::Out).floats();
             let partial = out.chunks_exact(layer.hidden()?);
             for (to, from) in values.chunks_exact_mut(sizes.h).zip(partial) {
