@@ -21,7 +21,8 @@ pub use word::{UnknownWord, did_you_mean, nearest, plain};
 pub const CODES: &[&str] = &[
     "PP101", "PP102", "PP103", "PP104", "PP105", "PP106", "PP109", "PP110", "PP111", "PP114",
     "PP115", "PP116", "PP117", "PP118", "PP119", "PP120", "PP121", "PP122", "PP123", "PP124",
-    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132", "PP133",
+    "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132", "PP133", "PP134",
+    "PP135",
 ];
 
 words! {

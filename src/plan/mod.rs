@@ -20,6 +20,7 @@ mod split;
 mod storage;
 mod tensors;
 mod types;
+mod uncovered;
 mod valid;
 mod violations;
 
@@ -28,7 +29,7 @@ pub use conditions::{concerns, unread_version};
 pub use derive::{RANKS_MAX, REFINE_MIN, plan_layer, plan_sizes};
 pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, spelled_rule};
 pub use memory::{Memory, is_activation};
-pub use replicas::{replicated, unread_replicas};
+pub use replicas::{replicated, unread_groups, unread_replicas};
 pub use split::{Cut, cut};
 pub use storage::storage_granule;
 pub use tensors::ZERO_POINT;
@@ -36,3 +37,4 @@ pub use types::{
     Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Role, ScalePlan, TensorPlan,
     Unit, Violation,
 };
+pub use uncovered::uncovered;

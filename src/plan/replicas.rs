@@ -1,7 +1,7 @@
 //! Data parallelism: what replicas of a model do to the ranks that share its experts.
 
 use super::{Effect, Fit, Parallel, Plan, Unit, Violation};
-use crate::rule::Replicas;
+use crate::rule::{Replicas, Spread};
 use crate::terms::LayerKind;
 
 /// The ranks that share one part under a rule whose stack treats replicas so, given what the user asked for: TP ranks in
@@ -41,6 +41,28 @@ pub fn unread_replicas(plan: &mut Plan, stack: &str, replicas: Replicas, dp: u64
         granule: 1,
         message: format!(
             "what {stack} does with the experts of {dp} replicas was not read; planned as if they shared nothing"
+        ),
+        effect: Effect::Unknown,
+    });
+    plan.fit = plan.fit.max(Fit::Unknown);
+}
+
+/// Says in a plan of routed experts that nobody read what its stack does with groups of several ranks
+/// each, where it spreads whole experts over all ranks or over none.
+pub fn unread_groups(plan: &mut Plan, stack: &str, spread: Spread) {
+    let Parallel { tp, ep } = plan.parallel;
+    let some = ep > 1 && ep < tp && plan.layer.follows() == LayerKind::Routed;
+    if spread != Spread::AllOrNone || !some {
+        return;
+    }
+    plan.violations.push(Violation {
+        code: "PP135",
+        axis: "experts",
+        value: ep,
+        unit: Unit::Ranks,
+        granule: tp,
+        message: format!(
+            "{stack} spreads whole experts over all {tp} ranks that share them, or over none: what {ep} groups would be was not read"
         ),
         effect: Effect::Unknown,
     });

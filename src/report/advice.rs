@@ -5,8 +5,9 @@
 use super::grid::sentence;
 use super::plan_human::paragraph;
 use super::words::{bytes, percent, plural};
-use crate::plan::Fit;
-use crate::run::{Instead, RuleAdvice, Survey, Way};
+use crate::plan::{Fit, Parallel};
+use crate::run::{Beside, Instead, RuleAdvice, Survey, Way};
+use crate::terms::LayerKind;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -24,11 +25,54 @@ pub(super) fn degrees(list: &[u64]) -> String {
 
 /// Degrees that are in the list of every rule advised about.
 pub(super) fn common(survey: &Survey) -> Vec<u64> {
-    let Some((first, rest)) = survey.advice.rules.split_first() else {
+    let rules: Vec<&RuleAdvice> = survey.advice.rules.iter().collect();
+    in_all(&rules, |one| &one.aligned)
+}
+
+fn in_all(rules: &[&RuleAdvice], list: fn(&RuleAdvice) -> &[u64]) -> Vec<u64> {
+    let Some((first, rest)) = rules.split_first() else {
         return Vec::new();
     };
-    let all = |tp: &u64| rest.iter().all(|rule| rule.aligned.contains(tp));
-    first.aligned.iter().copied().filter(all).collect()
+    let all = |tp: &u64| rest.iter().all(|rule| list(rule).contains(tp));
+    list(first).iter().copied().filter(all).collect()
+}
+
+/// Rules by the parts that are open under them, those without any first.
+fn by_open(survey: &Survey) -> Vec<(&[LayerKind], Vec<&RuleAdvice>)> {
+    let mut all: Vec<(&[LayerKind], Vec<&RuleAdvice>)> = Vec::new();
+    for one in &survey.advice.rules {
+        match all.iter_mut().find(|(open, _)| *open == one.open) {
+            Some((_, rules)) => rules.push(one),
+            None => all.push((&one.open, vec![one])),
+        }
+    }
+    all.sort_by_key(|(open, _)| open.len());
+    all
+}
+
+/// `shared and dense layers`.
+pub(super) fn layers(kinds: &[LayerKind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let s = if names.len() > 1 { "s" } else { "" };
+    format!("{} layer{s}", names.join(" and "))
+}
+
+/// Under how many rules there is no degree to name, for parts that no rule is for, and the degrees of
+/// the other parts; nothing where all parts are judged.
+pub(super) fn open_degrees(survey: &Survey) -> Vec<String> {
+    let open = by_open(survey)
+        .into_iter()
+        .filter(|(open, _)| !open.is_empty());
+    let text = |(open, rules): (&[LayerKind], Vec<&RuleAdvice>)| {
+        let names: Vec<String> = rules.iter().map(|one| named(survey, one)).collect();
+        let known = degrees(&in_all(&rules, |one| &one.aligned_known));
+        format!(
+            "unknown for the {} under {}; of the other parts: {known}",
+            layers(open),
+            some(&names)
+        )
+    };
+    open.map(text).collect()
 }
 
 /// What the degrees were held against, and what not, a sentence each.
@@ -41,41 +85,31 @@ pub(super) fn held_against(survey: &Survey) -> Vec<String> {
 
 /// Writes the advice for people.
 pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    let advice = &survey.advice;
-    if advice.rules.is_empty() {
-        for text in &advice.unchecked {
-            writeln!(out, "\n{text}")?;
-        }
+    if survey.advice.rules.is_empty() {
         return Ok(());
     }
-    let spread = match survey.parallel.ep {
-        1 => String::new(),
-        ep => format!(", at ep {ep} or as many groups as divide it"),
+    let spread = match survey.parallel {
+        Parallel { ep: 1, .. } => String::new(),
+        Parallel { tp, ep } if ep >= tp => ", with whole experts on every rank".to_owned(),
+        Parallel { ep, .. } => format!(", at ep {ep} or as many groups as divide it"),
     };
-    let head = format!("tp without padding, of all parts that a rule is for{spread}");
-    writeln!(out)?;
-    paragraph(&head, width, out)?;
-    // Rules with the same list share a line, the longest list first.
-    let mut lists: Vec<(&[u64], Vec<String>)> = Vec::new();
-    for one in &advice.rules {
-        let name = named(survey, one);
-        match lists.iter_mut().find(|(list, _)| *list == one.aligned) {
-            Some((_, rules)) => rules.push(name),
-            None => lists.push((&one.aligned, vec![name])),
+    for (open, rules) in by_open(survey) {
+        let head = match open {
+            [] => format!("tp without padding, of all parts{spread}"),
+            open => format!(
+                "tp without padding is unknown for the {}; of the other parts{spread}",
+                layers(open)
+            ),
+        };
+        writeln!(out)?;
+        paragraph(&head, width, out)?;
+        for text in lists(survey, &rules) {
+            for line in sentence(&text, width) {
+                writeln!(out, "{line}")?;
+            }
         }
     }
-    lists.sort_by_key(|(list, _)| std::cmp::Reverse(list.len()));
-    let every = common(survey);
-    let several = lists.len() > 1;
-    let mut texts: Vec<String> = Vec::new();
-    for (list, names) in lists {
-        texts.push(format!("{}: {}", degrees(list), some(&names)));
-    }
-    if several && !every.is_empty() {
-        texts.push(format!("{}: every one of these", degrees(&every)));
-    }
-    texts.extend(held_against(survey));
-    for text in texts {
+    for text in held_against(survey) {
         for line in sentence(&text, width) {
             writeln!(out, "{line}")?;
         }
@@ -83,14 +117,11 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
     let (shown, more) = around(survey);
     for block in shown {
         let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
-        let (word, rules) = (block.verdict.name(), some(&block.rules));
-        let cost = match block.extra_bytes {
-            // What does not start takes none.
-            _ if block.verdict >= Fit::Refused => String::new(),
-            0 => String::new(),
-            more => format!(", {} more memory in all", bytes(more)),
-        };
-        let head = format!("instead of {rules} at tp {tp}, ep {ep} ({word}{cost})");
+        let head = format!(
+            "instead of {} at tp {tp}, ep {ep} ({})",
+            some(&block.rules),
+            block.told
+        );
         writeln!(out)?;
         paragraph(&head, width, out)?;
         for text in block.ways {
@@ -108,6 +139,29 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
         paragraph(&text, width, out)?;
     }
     Ok(())
+}
+
+/// The degrees of rules, those with the same list in one text, the longest list first.
+fn lists(survey: &Survey, rules: &[&RuleAdvice]) -> Vec<String> {
+    let mut lists: Vec<(&[u64], Vec<String>)> = Vec::new();
+    for one in rules {
+        let name = named(survey, one);
+        match lists
+            .iter_mut()
+            .find(|(list, _)| *list == one.aligned_known)
+        {
+            Some((_, rules)) => rules.push(name),
+            None => lists.push((&one.aligned_known, vec![name])),
+        }
+    }
+    lists.sort_by_key(|(list, _)| std::cmp::Reverse(list.len()));
+    let every = in_all(rules, |one| &one.aligned_known);
+    let several = lists.len() > 1 && !every.is_empty();
+    let line =
+        |(list, names): (&[u64], Vec<String>)| format!("{}: {}", degrees(list), some(&names));
+    let texts = lists.into_iter().map(line);
+    let all = several.then(|| format!("{}: every one of these", degrees(&every)));
+    texts.chain(all).collect()
 }
 
 /// Names that a line holds; of more it says how many.
@@ -138,8 +192,8 @@ pub(super) fn named(survey: &Survey, one: &RuleAdvice) -> String {
 
 /// Rules with the same ways around.
 struct Block {
-    verdict: Fit,
-    extra_bytes: u64,
+    /// The verdict, and what it takes.
+    told: String,
     rules: Vec<String>,
     ways: Vec<String>,
 }
@@ -157,15 +211,12 @@ fn around(survey: &Survey) -> (Vec<Block>, Vec<String>) {
     let mut blocks: Vec<Block> = Vec::new();
     for one in rules {
         let (name, ways) = (named(survey, one), ways(one));
-        let same = |block: &&mut Block| {
-            let own = (one.verdict, one.extra_bytes);
-            (block.verdict, block.extra_bytes) == own && block.ways == ways
-        };
+        let told = told(one);
+        let same = |block: &&mut Block| block.told == told && block.ways == ways;
         match blocks.iter_mut().find(same) {
             Some(block) => block.rules.push(name),
             None => blocks.push(Block {
-                verdict: one.verdict,
-                extra_bytes: one.extra_bytes,
+                told,
                 rules: vec![name],
                 ways,
             }),
@@ -176,13 +227,40 @@ fn around(survey: &Survey) -> (Vec<Block>, Vec<String>) {
     (blocks, more)
 }
 
+/// The verdict of a rule's plan, of the parts beside it that do not run or are open, and its memory.
+pub(super) fn told(one: &RuleAdvice) -> String {
+    let mut words = vec![one.fit.name().to_owned()];
+    words.extend(
+        one.parts
+            .iter()
+            .filter(|part| part.verdict >= Fit::Refused)
+            .map(beside),
+    );
+    if !one.open.is_empty() {
+        words.push(format!("{} unknown", layers(&one.open)));
+    }
+    // What does not start takes none.
+    if one.verdict < Fit::Refused {
+        words.push(format!("{} of experts a rank", bytes(one.rank_bytes)));
+        if one.extra_bytes > 0 {
+            words.push(format!("{} more memory in all", bytes(one.extra_bytes)));
+        }
+    }
+    words.join(", ")
+}
+
+/// `shared refused 64`.
+fn beside(part: &Beside) -> String {
+    format!("{} {} {}", part.layer, part.verdict.name(), part.width)
+}
+
 /// A rule's ways around, a line each, the cheapest padded degree last.
 pub(super) fn ways(one: &RuleAdvice) -> Vec<String> {
     let cheapest = one.cheapest.as_ref();
     let cheapest = cheapest.map(|way| format!("tp {}, which pads least: {}", way.tp, cost(way)));
     let lines = one.instead.iter().map(|instead| {
         let line = way(instead);
-        let pads = one.verdict == Fit::Slow && instead.verdict == Fit::Fits;
+        let pads = one.fit == Fit::Slow && instead.verdict == Fit::Fits;
         match instead.extra_arithmetic {
             more if pads && more > 0 => format!(
                 "{line}; not worth it while the slow path takes less than {} longer",
@@ -200,6 +278,10 @@ fn way(way: &Instead) -> String {
         Way::Tp if way.ep > 1 => format!("tp {}, ep {}", way.tp, way.ep),
         Way::Tp => format!("tp {}", way.tp),
         Way::Ep if way.beside => format!("ep {} (shared and dense parts stay cut by tp)", way.ep),
+        Way::Replicate => format!(
+            "ep {}, shared experts of {size} kept whole on every rank instead of cut",
+            way.ep
+        ),
         Way::Ep => format!("ep {}", way.ep),
         Way::Backend => format!("{}{}", way.rule, open(way)),
         Way::FinerScales => {
@@ -257,9 +339,19 @@ fn cost(way: &Instead) -> String {
     if way.extra_bytes > 0 {
         let all = way.extra_bytes;
         text.push_str(&format!(", {} more memory in all", bytes(all)));
-        if way.tp > 1 {
-            text.push_str(&format!(", {} a rank", bytes(all.div_ceil(way.tp))));
-        }
+    }
+    let held = match way.way {
+        Way::Replicate => "experts, shared ones too,",
+        _ => "experts",
+    };
+    text.push_str(&format!(", {} of {held} a rank", bytes(way.rank_bytes)));
+    if !way.open.is_empty() {
+        let open = layers(&way.open);
+        text.push_str(&format!("; {open} unknown, no rule of its stack"));
+    }
+    if !way.still.is_empty() {
+        let still: Vec<String> = way.still.iter().map(beside).collect();
+        text.push_str(&format!("; still {}", still.join(", ")));
     }
     text
 }
@@ -277,8 +369,13 @@ pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
             "format": rule.format,
             "layers": rule.layers,
             "verdict": rule.verdict,
+            "verdict_of_experts": rule.fit,
+            "parts": rule.parts,
+            "unknown_parts": rule.open,
             "extra_bytes": rule.extra_bytes,
+            "rank_bytes": rule.rank_bytes,
             "aligned_tp": rule.aligned,
+            "aligned_tp_of_known_parts": rule.aligned_known,
             "cheapest": rule.cheapest.as_ref().map(one),
             "instead": rule.instead.iter().map(one).collect::<Vec<_>>(),
         })
@@ -289,7 +386,6 @@ pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Parallel;
     use crate::rule::Rules;
     use crate::run::{Query, survey};
 

@@ -12,7 +12,7 @@ use super::words::{facts, part, percent};
 use crate::model::Model;
 use crate::plan::{Fit, Plan, Unit, Violation};
 use crate::rule::Status;
-use crate::run::{Survey, Surveyed};
+use crate::run::{NotJudged, Survey, Surveyed};
 use crate::terms::{LayerKind, plain};
 use std::io::{self, Write};
 
@@ -35,10 +35,13 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
         let note = format!("note: tp {tp} does not divide {parts}: verdicts are of experts alone");
         paragraph(&note, width, out)?;
     }
+    if let Some(text) = clauses(survey, |one| one.rule.is_none()) {
+        paragraph(&format!("unknown: {text}"), width, out)?;
+    }
     writeln!(out)?;
     if survey.plans.is_empty() {
-        return match not_judged(survey) {
-            Some(text) => writeln!(out, "{text}; see `padproof list rules`"),
+        return match clauses(survey, |one| one.rule.is_some()) {
+            Some(text) => writeln!(out, "not judged: {text}; see `padproof list rules`"),
             None => writeln!(out, "no rule was chosen; see `padproof list rules`"),
         };
     }
@@ -50,9 +53,9 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
         writeln!(out)?;
     }
     rows(survey, width, out)?;
-    if let Some(text) = not_judged(survey) {
+    if let Some(text) = clauses(survey, |one| one.rule.is_some()) {
         writeln!(out)?;
-        paragraph(&text, width, out)?;
+        paragraph(&format!("not judged: {text}"), width, out)?;
     }
     for group in groups(survey) {
         group.write(width, out)?;
@@ -72,12 +75,18 @@ const ROWS: usize = 6;
 
 /// What was not judged and why, as one line: what is said of several layers alike, once.
 pub(super) fn not_judged(survey: &Survey) -> Option<String> {
+    clauses(survey, |_| true).map(|text| format!("not judged: {text}"))
+}
+
+/// The clauses of some of what was not judged.
+fn clauses(survey: &Survey, which: fn(&NotJudged) -> bool) -> Option<String> {
     const HOLE: &str = "the \u{0} layer";
     let mut alike: Vec<(String, Vec<&str>)> = Vec::new();
-    for one in &survey.not_judged {
+    for one in survey.not_judged.iter().filter(|one| which(one)) {
         let layer = one.layer.name();
         let text = plain(&one.why).replace(&format!("the {layer} layer"), HOLE);
         match alike.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, layers)) if layers.contains(&layer) => {}
             Some((_, layers)) => layers.push(layer),
             None => alike.push((text, vec![layer])),
         }
@@ -87,7 +96,7 @@ pub(super) fn not_judged(survey: &Survey) -> Option<String> {
         text.replace(HOLE, &format!("the {} layer{s}", layers.join(" and ")))
     };
     let clauses: Vec<String> = alike.into_iter().map(clause).collect();
-    (!clauses.is_empty()).then(|| format!("not judged: {}", clauses.join("; ")))
+    (!clauses.is_empty()).then(|| clauses.join("; "))
 }
 
 /// The model's facts in a few lines.
@@ -143,8 +152,20 @@ fn rows(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Resul
     // A draft layer that a rule plans as it plans the routed one shares its line.
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut fits = Vec::new();
+    let several = open_stacks(survey);
     for one in plans {
-        let cells = row(one);
+        let mut cells = row(one);
+        if one.uncovered {
+            let Some(at) = several.iter().position(|(layer, _)| *layer == cells[1]) else {
+                continue;
+            };
+            let (_, stacks) = &several[at];
+            if stacks.first() != Some(&one.plan.rule) {
+                continue;
+            }
+            cells[0] = format!("no rule of {}", advice::some(stacks));
+            cells[5] = String::new();
+        }
         let same = |known: &&mut Vec<String>| {
             one.plan.layer == LayerKind::Draft && known[0] == cells[0] && known[2..] == cells[2..]
         };
@@ -163,6 +184,19 @@ fn rows(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Resul
         }
     }
     Ok(())
+}
+
+/// The parts that stacks have no rule for, with the stacks: a row for each.
+fn open_stacks(survey: &Survey) -> Vec<(String, Vec<String>)> {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    for one in survey.plans.iter().filter(|one| one.uncovered) {
+        let (layer, stack) = (part(survey, &one.plan), one.plan.rule.clone());
+        match all.iter_mut().find(|(known, _)| *known == layer) {
+            Some((_, stacks)) => stacks.push(stack),
+            None => all.push((layer, vec![stack])),
+        }
+    }
+    all
 }
 
 /// Code, axis and the number that was tested; a rule as a whole tests none.
@@ -377,6 +411,24 @@ mod tests {
             "{one}"
         );
         assert!(!one.contains("best of each stack") && !one.contains("every one of these"));
+    }
+
+    /// `vllm.emulation.mxfp4` was the best of vLLM for gpt-oss.
+    #[test]
+    fn an_emulation_is_never_the_best_of_a_stack() {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let query = Query {
+            all: false,
+            ..Query::of(Parallel { tp: 8, ep: 8 })
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let mut out = Vec::new();
+        summary(&found, Some(160), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("\n  vllm.") && !text.contains("emulation"),
+            "{text}"
+        );
     }
 
     #[test]

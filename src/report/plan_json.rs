@@ -63,6 +63,8 @@ struct OnePlan<'a> {
     verdict: &'a str,
     status: &'a str,
     auto: bool,
+    /// Whether `rule` is for the layer; else it is the name of a stack whose chosen rules are not.
+    covered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong: Option<&'a str>,
     format: &'a str,
@@ -155,6 +157,7 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         verdict: plan.fit.name(),
         status: surveyed.status.name(),
         auto: surveyed.auto,
+        covered: !surveyed.uncovered,
         wrong: surveyed.wrong.as_deref(),
         format: plan.weight.name(),
         width: plan.width,

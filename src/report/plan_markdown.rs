@@ -69,11 +69,16 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     if !survey.advice.rules.is_empty() {
+        let open = advice::open_degrees(survey);
+        let told = match open.is_empty() {
+            true => advice::degrees(&advice::common(survey)),
+            false => open.join("; "),
+        };
         writeln!(
             out,
             "\nTP without padding under every current rule ({}): {}",
             advice::held_against(survey).join("; "),
-            advice::degrees(&advice::common(survey))
+            escaped(&told)
         )?;
     }
     for one in survey
@@ -86,7 +91,7 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             out,
             "\nInstead of `{}` ({}):\n",
             advice::named(survey, one),
-            one.verdict.name()
+            advice::told(one)
         )?;
         for way in advice::ways(one) {
             writeln!(out, "- {}", escaped(&way))?;

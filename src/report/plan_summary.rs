@@ -2,6 +2,7 @@
 //!
 //! It must not decide anything. Layer 10.
 
+use super::advice::some;
 use super::grid::grid;
 use super::plan_human::{label, paragraph};
 use super::table_human::coloured;
@@ -41,6 +42,9 @@ pub(super) fn summary(
     let Some((name, plans)) = parts.first() else {
         return Ok(());
     };
+    if plans.iter().all(|one| one.uncovered) {
+        return Ok(());
+    }
     writeln!(out, "\nbest of each stack, {name} layer")?;
     let best = best_of_stacks(plans);
     let row = |one: &&Surveyed| {
@@ -66,7 +70,11 @@ pub(super) fn summary(
 /// `of 45 rules, 18 fits, 19 padded (4.49% to 13.78%), 8 refused`.
 fn counts(plans: &[&Surveyed]) -> String {
     let count = |fit: &Fit| {
-        let these = || plans.iter().filter(|one| one.plan.fit == *fit);
+        let these = || {
+            plans
+                .iter()
+                .filter(|one| one.plan.fit == *fit && !one.uncovered)
+        };
         let number = these().count();
         let costs = || these().map(|one| one.plan.overhead_millionths);
         let costs = match (fit, costs().min(), costs().max()) {
@@ -79,11 +87,15 @@ fn counts(plans: &[&Surveyed]) -> String {
         (number > 0).then(|| format!("{number} {}{costs}", fit.name()))
     };
     let words: Vec<String> = Fit::ALL.iter().rev().filter_map(count).collect();
-    format!(
-        "of {}, {}",
-        plural(plans.len() as u64, "rule"),
-        words.join(", ")
-    )
+    let judged = (!words.is_empty()).then(|| {
+        let rules = plans.iter().filter(|one| !one.uncovered).count();
+        format!("of {}, {}", plural(rules as u64, "rule"), words.join(", "))
+    });
+    let open = plans.iter().filter(|one| one.uncovered);
+    let open: Vec<String> = open.map(|one| one.plan.rule.clone()).collect();
+    let open = (!open.is_empty()).then(|| format!("unknown for {}, no rule", some(&open)));
+    let both: Vec<String> = judged.into_iter().chain(open).collect();
+    both.join("; ")
 }
 
 /// The best current rule of each stack: of equals the one that the stack takes by itself, then one
@@ -96,7 +108,11 @@ fn best_of_stacks<'s>(plans: &[&'s Surveyed]) -> Vec<&'s Surveyed> {
         (plan.fit, plan.overhead_millionths, !one.auto, open)
     };
     let mut best: Vec<&Surveyed> = Vec::new();
-    for one in plans.iter().filter(|one| one.status == Status::Current) {
+    let serves = |one: &&&Surveyed| {
+        let emulates = one.plan.rule.split('.').nth(1) == Some("emulation");
+        one.status == Status::Current && !one.uncovered && !emulates
+    };
+    for one in plans.iter().filter(serves) {
         match best.iter_mut().find(|known| stack(known) == stack(one)) {
             Some(known) if key(one) < key(known) => *known = one,
             Some(_) => {}

@@ -29,6 +29,9 @@ pub fn plan_tensors(
 ) -> io::Result<()> {
     for one in &survey.plans {
         let plan = &one.plan;
+        if one.uncovered {
+            continue;
+        }
         if let Some(share) = plan.ranks.get(rank) {
             one_rank((plan, &part(survey, plan)), share, rank, width, out)?;
         }

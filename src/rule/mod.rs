@@ -11,7 +11,7 @@ mod version;
 pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch};
 pub use record::{
     Auto, BiasShare, Count, Fills, Finer, Grade, Loader, PadValue, Replicas, Rounding, Rule,
-    ScaleRule, Sizes, Stack, Status, Stride, Timing, Unread, Valid,
+    ScaleRule, Sizes, Spread, Stack, Status, Stride, Timing, Unread, Valid,
 };
 pub use set::{RuleError, Rules};
 pub use version::{Bound, Held, Release};

@@ -1,7 +1,7 @@
 //! One rule: what one backend of one stack at one version does to one layer's weights
 //! (facts/upstream-padding.md 5).
 
-use super::condition::{Condition, Granule, Limit, Refusal};
+use super::condition::{Condition, Granule, Limit, Refusal, same_arch};
 use super::version::{Bound, Held, held};
 use crate::terms::{LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat};
 use serde::{Deserialize, Serialize};
@@ -401,6 +401,18 @@ impl Rule {
             .collect()
     }
 
+    /// Whether the backend calls itself an emulation: it shows what the format computes, and is none
+    /// to serve with.
+    pub fn emulates(&self) -> bool {
+        self.backend == "emulation"
+    }
+
+    /// Whether there is a device that both rules are for, as far as their sources restrict them.
+    pub fn shares_device(&self, other: &Rule) -> bool {
+        let shared = |a: &String| other.arch.iter().any(|b| same_arch(a, b));
+        self.arch.is_empty() || other.arch.is_empty() || self.arch.iter().any(shared)
+    }
+
     /// Whether it was read at a version of this name, or begins or ends with it.
     pub fn names(&self, version: &str) -> bool {
         let ends = [&self.since, &self.until].into_iter().flatten();
@@ -444,6 +456,17 @@ pub enum Replicas {
     Unknown,
 }
 
+/// Over which ranks a stack can spread whole experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// Over all ranks that share them, or none.
+    AllOrNone,
+    /// Nobody read whether groups of several ranks can be asked for.
+    #[default]
+    Unknown,
+}
+
 /// What holds for all rules of one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(
@@ -456,6 +479,12 @@ pub struct Stack {
     pub name: String,
     /// Its replicas' experts.
     pub replicas: Replicas,
+    /// The groups that its experts are spread over.
+    #[serde(default)]
+    pub spread: Spread,
+    /// Whether it can keep shared experts whole on every rank.
+    #[serde(default)]
+    pub shared_whole: bool,
     /// Where this is known from.
     pub source: String,
 }

@@ -1,7 +1,7 @@
 //! A set of rules: the shipped ones, or those of a user's file.
 
 use super::check::check;
-use super::record::{Auto, Replicas, Rule, Stack};
+use super::record::{Auto, Replicas, Rule, Spread, Stack};
 use crate::terms::{WeightFormat, nearest, plain};
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -223,10 +223,20 @@ impl Rules {
         })
     }
 
+    /// What holds for all rules of a stack, if anything was read.
+    pub fn stack(&self, name: &str) -> Option<&Stack> {
+        self.stacks.iter().find(|s| s.name == name)
+    }
+
     /// What a stack does with the experts of replicas.
     pub fn replicas(&self, stack: &str) -> Replicas {
-        let mut named = self.stacks.iter().filter(|s| s.name == stack);
-        named.next().map_or(Replicas::Unknown, |s| s.replicas)
+        let named = self.stack(stack);
+        named.map_or(Replicas::Unknown, |s| s.replicas)
+    }
+
+    /// Over which ranks a stack can spread whole experts.
+    pub fn spread(&self, stack: &str) -> Spread {
+        self.stack(stack).map_or(Spread::Unknown, |s| s.spread)
     }
 
     fn unknown(&self, pattern: &str) -> RuleError {

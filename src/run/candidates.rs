@@ -4,21 +4,13 @@
 
 use super::survey::{Query, StackVersion, SurveyError};
 use crate::model::Model;
-use crate::plan::{LayerSpec, Parallel, concerns, replicated};
+use crate::plan::LayerSpec;
 use crate::rule::{Held, Release, Rule, Rules, Status, family, same_arch};
 use crate::terms::did_you_mean;
 use std::borrow::Cow;
 
 /// A rule, and the version it was asked about where nothing was read of that.
 pub(super) type Candidate<'q> = (&'q Rule, Option<&'q str>);
-
-/// A candidate that is planned for one part.
-pub(super) struct Choice<'q> {
-    pub(super) rule: &'q Rule,
-    pub(super) unread: Option<&'q str>,
-    /// The ranks that share the part; none when the groups of experts do not divide them.
-    pub(super) ranks: Option<Parallel>,
-}
 
 /// The rules that names, backend and architecture leave, current ones first.
 pub(super) fn candidates<'q>(
@@ -208,52 +200,10 @@ pub fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
 }
 
 /// Whether a rule is for checkpoints of the model's method.
-fn of_method(rule: &Rule, model: &Model) -> bool {
+pub(super) fn of_method(rule: &Rule, model: &Model) -> bool {
     let method = model.quant.method.replace('_', "-");
     let mut methods = rule.methods.iter().map(|m| m.replace('_', "-"));
     method == "none" || rule.methods.is_empty() || methods.any(|m| m == method)
-}
-
-/// The candidates that are planned for one part: those that take its kind and format, the
-/// checkpoint's method and a layer like it on the ranks that share it. A rule named exactly that
-/// takes no layer of the part's kind is planned whatever the format, and so is a pattern that would
-/// else plan nothing: the plan then says what is not the rule's.
-pub(super) fn chosen<'q>(
-    candidates: &[Candidate<'q>],
-    parts: &[LayerSpec],
-    part: &LayerSpec,
-    model: &Model,
-    query: &Query<'_>,
-    rules: &Rules,
-    dp: u64,
-) -> Vec<Choice<'q>> {
-    let ranks = |rule: &Rule, part: &LayerSpec| {
-        replicated(rules.replicas(&rule.stack), part.kind, query.parallel, dp)
-    };
-    let takes = |rule: &Rule, part: &LayerSpec| {
-        rule.layers.contains(&part.kind.follows())
-            && rule.formats.contains(&part.weight)
-            && of_method(rule, model)
-            && ranks(rule, part).is_none_or(|ranks| concerns(rule, part, ranks))
-    };
-    let any = candidates
-        .iter()
-        .any(|(rule, _)| parts.iter().any(|part| takes(rule, part)));
-    let first = parts.first().map(|p| p.kind);
-    let named = query.rule.is_some() && !any && first == Some(part.kind);
-    let taken = candidates.iter().filter(|(rule, _)| {
-        let exact = query.rule == Some(rule.id.as_str());
-        // Layers of one kind in several formats take as many paths.
-        let alike = |other: &&LayerSpec| other.kind.follows() == part.kind.follows();
-        let idle = exact && !parts.iter().filter(alike).any(|other| takes(rule, other));
-        takes(rule, part) || (idle && rule.layers.contains(&part.kind.follows())) || named
-    });
-    let choice = |&(rule, unread): &Candidate<'q>| Choice {
-        rule,
-        unread,
-        ranks: ranks(rule, part),
-    };
-    taken.map(choice).collect()
 }
 
 /// Why no candidate is for a part, as a clause.

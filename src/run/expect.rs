@@ -51,7 +51,9 @@ fn faults(entry: &PlanEntry, rules: &Rules) -> Result<(Vec<Fault>, u64), String>
             ep: entry.ep,
         })
     };
-    let found = survey(&model, rules, &query).map_err(|e| e.to_string())?;
+    let mut found = survey(&model, rules, &query).map_err(|e| e.to_string())?;
+    // Entries are about rules.
+    found.plans.retain(|one| !one.uncovered);
     let mut faults = compare(&entry.expect, pattern.is_some(), &found);
     for one in &found.plans {
         let rule = rules.get(&one.plan.rule).map_err(|e| e.to_string())?;

@@ -20,12 +20,14 @@ mod filter;
 mod job;
 mod matrix;
 mod mutants;
+mod parts;
 mod survey;
 #[cfg(test)]
 mod survey_tests;
 mod table;
+mod ways;
 
-pub use advice::{Advice, Instead, RuleAdvice, Way};
+pub use advice::{Advice, Beside, Instead, RuleAdvice, Way};
 pub use candidates::on_arch;
 pub use check::{Worker, arguments_of, check, shrink, subject_of};
 pub use counts::{Counts, Group, Kind};

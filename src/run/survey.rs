@@ -3,11 +3,11 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::Advice;
-use super::candidates::{Choice, at_versions, candidates, chosen, on_arch, uncovered};
+use super::candidates::on_arch;
+use super::parts::{Parts, Silent};
 use crate::model::Model;
 use crate::plan::{
-    Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RANKS_MAX, aligned_tp, layers, plan_layer,
-    unread_replicas, unread_version,
+    Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RANKS_MAX, aligned_tp, replicated, uncovered,
 };
 use crate::rule::{Rule, RuleError, Rules, Sizes, Status, Verdict};
 use crate::terms::{LayerKind, Place};
@@ -78,6 +78,9 @@ pub struct Surveyed {
     pub wrong: Option<String>,
     /// Version or commit of the stack that the rule was read at.
     pub version: String,
+    /// Whether no chosen rule of the stack is for the part: the plan then bears the stack's name, and holds
+    /// the sizes of the part alone.
+    pub uncovered: bool,
 }
 
 /// A part that was not planned, by any rule or by one.
@@ -100,7 +103,8 @@ pub struct Survey {
     pub parallel: Parallel,
     /// Data-parallel replicas.
     pub dp: u64,
-    /// Plans: by layer, current rules first, else in the order of the rule files.
+    /// Plans: by layer, current rules first, else in the order of the rule files; then the stacks
+    /// that have no rule for it.
     pub plans: Vec<Surveyed>,
     /// TP degrees up to 64 that need no padding, per current rule of the routed layer.
     pub aligned: Vec<(String, Vec<u64>)>,
@@ -247,12 +251,9 @@ pub fn survey_replicas<'q>(
             tp: query.parallel.tp,
         });
     }
-    let candidates = at_versions(rules, candidates(rules, query)?, query)?;
-    let parts: Vec<LayerSpec> = layers(model, query.tokens)
-        .into_iter()
-        .filter(|part| query.layer.is_none_or(|kind| kind == part.kind))
-        .collect();
-    if let (Some(layer), true) = (query.layer, parts.is_empty()) {
+    let parts = Parts::new(model, rules, *query, dp)?;
+    let asked: Vec<usize> = (0..parts.all.len()).filter(|&at| parts.asked(at)).collect();
+    if let (Some(layer), true) = (query.layer, asked.is_empty()) {
         return Err(SurveyError::NoLayer {
             model: model.name.clone(),
             layer,
@@ -268,98 +269,107 @@ pub fn survey_replicas<'q>(
         not_judged: Vec::new(),
         named_fails: false,
     };
-    let mut judged: Vec<&str> = Vec::new();
-    for part in &parts {
-        let choices = chosen(&candidates, &parts, part, model, query, rules, dp);
-        if choices.is_empty() {
-            survey.not_judged.push(NotJudged {
-                layer: part.kind,
-                rule: None,
-                why: uncovered(&candidates, part, model, query),
-            });
-        }
-        if part.kind == LayerKind::Routed {
-            judged.extend(choices.iter().map(|c| c.rule.stack.as_str()));
-        } else if !choices.is_empty() {
-            survey
-                .not_judged
-                .extend(silent(&judged, &choices, part.kind));
-        }
-        for Choice {
-            rule,
-            unread,
-            ranks,
-        } in choices
-        {
-            let counts = query
-                .rule
-                .is_some_and(|p| rule.status == Status::Current || p == rule.id);
-            let Some(parallel) = ranks else {
-                survey.named_fails |= counts;
-                survey
-                    .not_judged
-                    .push(left_out(part.kind, rule, query.parallel, dp));
-                continue;
-            };
-            let rule: &Rule = &on_arch(rule, query.arch);
-            let mut plan = plan_layer(part, parallel, rule, query.env)
-                .map_err(|source| plan_error(model, part.kind, rule, source))?;
-            unread_replicas(&mut plan, &rule.stack, rules.replicas(&rule.stack), dp);
-            if let Some(version) = unread {
-                unread_version(&mut plan, rule, version);
-            }
-            survey.named_fails |= counts && fails(plan.fit);
-            if query.advice
-                && dp == 1
-                && part.kind == LayerKind::Routed
-                && rule.status == Status::Current
-            {
-                let list = aligned_tp(part, query.parallel.ep, rule, query.env);
-                survey.aligned.push((rule.id.clone(), list));
-            }
-            survey.plans.push(Surveyed {
-                status: rule.status,
-                auto: is_auto(model, part, rule, rules),
-                wrong: known_wrong(rule, &plan),
-                version: rule.version.clone(),
-                plan,
-            });
-        }
+    for at in asked {
+        survey.judge(&parts, at)?;
+        survey.leave_open(&parts, at)?;
     }
-    if let (true, Some(rule), Some(first)) = (
-        survey.plans.is_empty(),
-        query.rule,
-        survey.not_judged.first(),
-    ) {
+    let planned = survey.plans.iter().any(|one| !one.uncovered);
+    let mut left = survey.not_judged.iter().filter(|one| one.rule.is_some());
+    if let (false, Some(rule), Some(first)) = (planned, query.rule, left.next()) {
         return Err(SurveyError::Unplanned {
             rule: rule.to_owned(),
             why: first.why.clone(),
         });
     }
     if query.advice {
-        survey.advice = match dp {
-            1 => Advice::of(model, &survey.plans, rules, query),
-            _ => Advice::none(format!(
-                "no advice with {dp} replicas: ranks mean something else to each stack"
-            )),
-        };
+        survey.advice = Advice::of(&parts, &survey.plans);
     }
     // A backend that was asked for and that takes nothing does not run the model either.
-    survey.named_fails |= query.backend.is_some() && survey.plans.is_empty();
+    survey.named_fails |= query.backend.is_some() && !planned;
     Ok(survey)
 }
 
-/// Stacks that have a rule for the routed experts and none for another part.
-fn silent(judged: &[&str], choices: &[Choice<'_>], layer: LayerKind) -> Option<NotJudged> {
-    let mut stacks: Vec<&str> = judged.to_vec();
-    stacks.sort_unstable();
-    stacks.dedup();
-    stacks.retain(|stack| choices.iter().all(|choice| choice.rule.stack != *stack));
-    (!stacks.is_empty()).then(|| NotJudged {
-        layer,
-        rule: None,
-        why: format!("no rule of {} covers the {layer} layer", stacks.join(", ")),
-    })
+impl Survey {
+    /// Plans one part under every rule that was chosen for it.
+    fn judge(&mut self, parts: &Parts<'_>, at: usize) -> Result<(), SurveyError> {
+        let (query, part) = (&parts.query, &parts.all[at]);
+        for (rule, _) in parts.picked(at) {
+            let counts = query
+                .rule
+                .is_some_and(|p| rule.status == Status::Current || p == rule.id);
+            let Some(plan) = parts.plan(rule, at, query.parallel) else {
+                self.not_judged
+                    .push(left_out(part.kind, rule, query.parallel, parts.dp));
+                continue;
+            };
+            let plan = plan.map_err(|source| plan_error(parts.model, part.kind, rule, source))?;
+            self.named_fails |= counts && fails(plan.fit);
+            if query.advice
+                && parts.dp == 1
+                && part.kind == LayerKind::Routed
+                && rule.status == Status::Current
+            {
+                let on = on_arch(rule, query.arch);
+                let list = aligned_tp(part, query.parallel.ep, &on, query.env);
+                self.aligned.push((rule.id.clone(), list));
+            }
+            self.plans.push(Surveyed {
+                status: rule.status,
+                auto: is_auto(parts.model, part, rule, parts.rules),
+                wrong: known_wrong(rule, &plan),
+                version: rule.version.clone(),
+                uncovered: false,
+                plan,
+            });
+        }
+        Ok(())
+    }
+
+    /// Says of one part which stacks have no rule for it.
+    fn leave_open(&mut self, parts: &Parts<'_>, at: usize) -> Result<(), SurveyError> {
+        let part = &parts.all[at];
+        let silent = parts.silent(at);
+        let why = match (silent.as_slice(), parts.picked(at).is_empty()) {
+            ([], _) => return Ok(()),
+            ([first, ..], true) if silent.iter().all(|one| one.why == first.why) => {
+                first.why.clone()
+            }
+            (some, _) => {
+                let stacks: Vec<&str> = some.iter().map(|one| one.stack.as_str()).collect();
+                let stacks = stacks.join(", ");
+                format!("no rule of {stacks} covers the {} layer", part.kind)
+            }
+        };
+        self.not_judged.push(NotJudged {
+            layer: part.kind,
+            rule: None,
+            why,
+        });
+        for Silent { stack, why } in silent {
+            let replicas = parts.rules.replicas(&stack);
+            // Groups that do not divide the ranks are no reason to say nothing.
+            let ranks = replicated(replicas, part.kind, parts.query.parallel, parts.dp);
+            let ranks = ranks.unwrap_or(Parallel {
+                tp: parts.query.parallel.tp,
+                ep: 1,
+            });
+            let plan = uncovered(part, ranks, &stack, why).map_err(|source| SurveyError::Plan {
+                model: parts.model.name.clone(),
+                layer: part.kind,
+                rule: stack,
+                source,
+            })?;
+            self.plans.push(Surveyed {
+                status: Status::Current,
+                auto: false,
+                wrong: None,
+                version: String::new(),
+                uncovered: true,
+                plan,
+            });
+        }
+        Ok(())
+    }
 }
 
 /// A rule whose ranks do not divide into the groups of experts asked for.
@@ -370,8 +380,7 @@ fn left_out(layer: LayerKind, rule: &Rule, asked: Parallel, dp: u64) -> NotJudge
         layer,
         rule: Some(rule.id.clone()),
         why: format!(
-            "{}: {ep} expert-parallel groups do not divide the ranks that share the experts of {stack} at tp {tp}, dp {dp}",
-            rule.id
+            "{ep} expert-parallel groups do not divide the ranks that share the experts of {stack} at tp {tp}, dp {dp}"
         ),
     }
 }

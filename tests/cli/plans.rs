@@ -123,10 +123,10 @@ fn advice_is_usable_and_says_what_it_costs() {
         "1, 2, 4: sglang.triton.fp8-block\n",
         "for 64 attention heads, 4 key-value heads, 151936 words of vocabulary",
         "instead of sglang.triton.fp8-block at tp 8, ep 1 (refused)",
-        "tp 4: fits 384\n",
-        "ep 2: fits 384\n",
+        "tp 4: fits 384, 52.9 GiB of experts a rank\n",
+        "ep 8: fits 1536, 26.4 GiB of experts a rank\n",
         "scales repeated on a grid of 64, without loss, if the kernel takes it: fits 192, ",
-        "checkpoint padded to 2048 before it is served, 256 a rank instead of 192: fits, 33.33% more arithmetic, 70.5 GiB more memory in all, 8.8 GiB a rank",
+        "checkpoint padded to 2048 before it is served, 256 a rank instead of 192: fits, 33.33% more arithmetic, 70.5 GiB more memory in all, 35.3 GiB of experts a rank",
     ] {
         assert!(human.contains(line), "no `{line}` in\n{human}");
     }
@@ -144,7 +144,15 @@ fn advice_is_usable_and_says_what_it_costs() {
         .collect();
     assert_eq!(
         words,
-        ["tp", "ep", "finer-scales", "requantise", "pad-offline"]
+        [
+            "ep",
+            "backend",
+            "finer-scales",
+            "backend",
+            "pad-offline",
+            "requantise",
+            "tp"
+        ]
     );
     for key in [
         "tp",
@@ -491,4 +499,47 @@ fn names_in_a_config_cannot_move_the_cursor() {
         assert!(!shown.contains("\u{1b}[31mred"), "{shown}");
         assert!(!shown.contains("\nsecond"), "{shown}");
     }
+}
+
+/// facts/reports.md B08. CSV and the exit code said nothing of the shared expert.
+#[test]
+fn a_part_without_a_rule_stands_in_every_format() {
+    let folder = Folder::new();
+    let shared = json!({ "quantization_config": {
+        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+    }, "moe_intermediate_size": 512, "model_type": "qwen3_next", "shared_expert_intermediate_size": 512 });
+    let file = folder.file("config.json", qwen(&shared));
+    let rule = "vllm.any.fp8-block";
+    let told = |format: &str| {
+        let args = ["plan", &file, "--tp", "8", "--ep", "8", "--rule", rule];
+        text(&ends(&[&args[..], &["--format", format]].concat(), 0).stdout)
+    };
+    let human = told("human");
+    let first: Vec<&str> = human.lines().take(4).collect();
+    let said = |line: &&str| line.starts_with("unknown: no chosen rule covers the shared layer");
+    assert!(first.iter().any(said), "{human}");
+    let row = |line: &&str| line.starts_with("no rule of vllm ") && line.contains(" unknown ");
+    assert!(human.lines().any(|line| row(&line)), "{human}");
+    assert!(
+        !human.contains("tp without padding, of all parts"),
+        "{human}"
+    );
+    assert!(told("csv").contains(",vllm,shared,fp8-block,8,8,unknown,64,"));
+    assert!(told("markdown").contains("| `vllm` | shared | unknown | 64 |"));
+    let json: Value = serde_json::from_str(&told("json")).unwrap();
+    let plan = &json["plans"][1];
+    assert_eq!(
+        (&plan["rule"], &plan["verdict"]),
+        (&json!("vllm"), &json!("unknown"))
+    );
+    assert_eq!(
+        (&plan["layer"], &plan["covered"]),
+        (&json!("shared"), &json!(false))
+    );
+    assert_eq!(plan["findings"][0]["code"], "PP134");
+    assert_eq!(json["advice"]["aligned_usable_tp"], json!([]));
+    assert_eq!(
+        json["advice"]["rules"][0]["unknown_parts"],
+        json!(["shared"])
+    );
 }
