@@ -34,6 +34,16 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for one in &survey.plans {
         let plan = &one.plan;
+        if one.uncovered {
+            let (layer, fit) = (part(survey, plan), plan.fit.name());
+            let (width, hidden) = (plan.width, plan.dims.h);
+            writeln!(
+                out,
+                "| `{}`, no rule | {layer} | {fit} | {width} | | {hidden} | | |",
+                plan.rule
+            )?;
+            continue;
+        }
         let shares = shares(plan).map_or(String::new(), |shares| format!(" ({shares})"));
         writeln!(
             out,

@@ -5,7 +5,7 @@ use crate::plan::{Fit, Parallel};
 use crate::rule::{Rules, same_arch};
 use crate::terms::{LayerKind, WeightFormat};
 
-fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
+pub(super) fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
     let mut model = crate::model::load(name).unwrap();
     model.quant = crate::model::Quant::none(format);
     let query = Query {
@@ -16,7 +16,7 @@ fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
     survey(&model, Rules::builtin(), &query).unwrap()
 }
 
-fn way(survey: &Survey, way: Way) -> Option<&Instead> {
+pub(super) fn way(survey: &Survey, way: Way) -> Option<&Instead> {
     survey.advice.rules[0].instead.iter().find(|i| i.way == way)
 }
 
@@ -122,204 +122,6 @@ fn replicas_are_advised_on_the_ranks_that_share_their_experts() {
     assert_eq!((tp.tp, tp.ep, tp.width), (2, 1, 384));
     let most = survey_replicas(&model, Rules::builtin(), &query, 70_000).unwrap_err();
     assert!(most.to_string().starts_with("dp=70000: "), "{most}");
-}
-
-/// facts/reports.md B08 and upstream-padding.md 1.1 S17: `ep` was advised, and refused when followed.
-#[test]
-fn a_way_names_the_parts_that_it_leaves_refused() {
-    let mut model = crate::model::load("Qwen3-Next-80B-A3B").unwrap();
-    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
-    let ask = |tp, ep| {
-        let query = Query {
-            rule: Some("sglang.triton.fp8-block"),
-            advice: true,
-            ..Query::of(Parallel { tp, ep })
-        };
-        survey(&model, Rules::builtin(), &query).unwrap()
-    };
-    let found = ask(8, 1);
-    let ep = way(&found, Way::Ep).unwrap();
-    let still: Vec<_> = ep
-        .still
-        .iter()
-        .map(|s| (s.layer, s.verdict, s.width))
-        .collect();
-    assert_eq!(still, [(LayerKind::Shared, Fit::Refused, 64)]);
-    let offline = way(&found, Way::PadOffline).unwrap();
-    assert_eq!(offline.still, ep.still);
-    // What the line says is what comes of following it.
-    let followed = ask(ep.tp, ep.ep);
-    let shared = followed
-        .plans
-        .iter()
-        .find(|p| p.plan.layer == LayerKind::Shared);
-    assert_eq!(
-        shared.map(|p| (p.plan.fit, p.plan.width)),
-        Some((Fit::Refused, 64))
-    );
-    for found in [&found, &followed] {
-        let whole = way(found, Way::Replicate).unwrap();
-        assert_eq!((whole.tp, whole.ep, whole.size), (8, 8, Some(512)));
-        assert!(whole.still.is_empty());
-        // Seven copies more of 3 x 512 x 2048 bytes and 192 scales in each of 48 layers.
-        assert_eq!(whole.extra_bytes, 7 * 48 * (3 * 512 * 2048 + 4 * 192));
-    }
-    let tp = way(&found, Way::Tp).unwrap();
-    let followed = ask(tp.tp, tp.ep);
-    assert!(tp.still.is_empty() && followed.plans.iter().all(|p| p.plan.fit == Fit::Fits));
-}
-
-/// Stacks of which nobody read that they keep shared experts whole are not told to.
-#[test]
-fn copies_of_shared_experts_are_advised_where_a_stack_keeps_them() {
-    let text = |stack: &str, key: &str| {
-        format!(
-            "[[stack]]\nname = \"{stack}\"\nreplicas = \"unknown\"\n{key}\nsource = \"test\"\n\
-             [[rule]]\nid = \"{stack}.a.fp8-block\"\nstack = \"{stack}\"\nversion = \"1\"\nbackend = \"a\"\n\
-             formats = [\"fp8-block\"]\nlayers = [\"routed\", \"shared\"]\nsource = \"test\"\n\
-             grade = \"derived\"\ntiming = \"creation\"\nsplit = \"error\"\norder = \"gate-up\"\n\
-             [[rule.refuse]]\nwhen = {{ width-not-multiple = 128 }}\nverdict = \"refused\"\nwhy = \"w\"\n"
-        )
-    };
-    let mut model = crate::model::load("Qwen3-Next-80B-A3B").unwrap();
-    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
-    for (key, told) in [("", false), ("shared-whole = true", true)] {
-        let rules = Rules::parse(&text("t", key), "test").unwrap();
-        let query = Query {
-            advice: true,
-            ..Query::of(Parallel { tp: 8, ep: 8 })
-        };
-        let found = survey(&model, &rules, &query).unwrap();
-        assert_eq!(way(&found, Way::Replicate).is_some(), told);
-    }
-}
-
-/// `tp 1: fits` came first, eight times the memory, and `ep 8`, which costs nothing, after it.
-#[test]
-fn ways_on_as_many_ranks_come_first_and_the_cheapest_of_them() {
-    for (name, format, rule) in [
-        (
-            "Nemotron-3-Super-120B-A12B",
-            WeightFormat::Fp8,
-            "sglang.flashinfer_trtllm.fp8",
-        ),
-        (
-            "Nemotron-3-Nano-30B-A3B",
-            WeightFormat::Nvfp4,
-            "vllm.marlin.nvfp4",
-        ),
-        (
-            "Qwen3-235B-A22B",
-            WeightFormat::Fp8Block,
-            "sglang.triton.fp8-block",
-        ),
-    ] {
-        let found = asked(name, format, rule, 8);
-        let ways = &found.advice.rules[0].instead;
-        let same = ways.iter().take_while(|way| way.way != Way::Tp).count();
-        assert!(
-            same > 0 && ways[same..].iter().all(|way| way.way == Way::Tp),
-            "{rule}: {ways:?}"
-        );
-        let costs: Vec<u64> = ways[..same].iter().map(|way| way.extra_bytes).collect();
-        assert!(costs.is_sorted(), "{rule}: {costs:?}");
-        assert!(ways.iter().all(|way| way.rank_bytes > 0));
-        // Half the ranks hold twice as much each, or more.
-        for tp in &ways[same..] {
-            assert!(
-                tp.rank_bytes.saturating_mul(tp.tp) >= ways[0].rank_bytes * 7,
-                "{rule}"
-            );
-        }
-    }
-    // What costs as much as doing nothing is no way around it.
-    let model = crate::model::load("gpt-oss-20b").unwrap();
-    let query = Query {
-        advice: true,
-        all: false,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
-    };
-    let found = survey(&model, Rules::builtin(), &query).unwrap();
-    for one in found
-        .advice
-        .rules
-        .iter()
-        .filter(|one| one.verdict == Fit::Padded)
-    {
-        for way in one.instead.iter().filter(|way| way.way == Way::Backend) {
-            assert!(way.extra_bytes <= one.extra_bytes, "{}: {way:?}", one.rule);
-        }
-    }
-}
-
-/// With `--rule` or `--backend` the others were never named.
-#[test]
-fn other_backends_are_named_though_one_was_asked_for() {
-    let found = asked(
-        "Qwen3-235B-A22B",
-        WeightFormat::Fp8Block,
-        "sglang.triton.fp8-block",
-        8,
-    );
-    let others = found.advice.rules[0].instead.iter();
-    let others = others.filter(|way| way.way == Way::Backend);
-    let others: Vec<&str> = others.map(|way| way.rule.as_str()).collect();
-    assert!(
-        others.iter().any(|rule| rule.starts_with("sglang.")),
-        "{others:?}"
-    );
-    assert!(
-        others.contains(&"vllm.triton.fp8-block.refined"),
-        "{others:?}"
-    );
-    let mut model = crate::model::load("Gemma-4-26B-A4B").unwrap();
-    model.quant = crate::model::Quant::none(WeightFormat::Nvfp4);
-    let query = Query {
-        backend: Some("flashinfer_cutlass"),
-        all: false,
-        advice: true,
-        ..Query::of(Parallel { tp: 2, ep: 1 })
-    };
-    let found = survey(&model, Rules::builtin(), &query).unwrap();
-    let sglang = found
-        .advice
-        .rules
-        .iter()
-        .find(|one| one.rule.starts_with("sglang"));
-    let trtllm = |way: &&Instead| way.rule == "sglang.flashinfer_trtllm.nvfp4";
-    let trtllm = sglang.unwrap().instead.iter().find(trtllm).unwrap();
-    assert_eq!((trtllm.width, trtllm.width_padded), (352, 384));
-}
-
-#[test]
-fn an_emulation_is_no_backend_to_take_instead() {
-    let model = crate::model::load("gpt-oss-20b").unwrap();
-    let query = Query {
-        advice: true,
-        all: false,
-        ..Query::of(Parallel { tp: 8, ep: 8 })
-    };
-    let found = survey(&model, Rules::builtin(), &query).unwrap();
-    let ways = found.advice.rules.iter().flat_map(|one| &one.instead);
-    assert!(ways.clone().count() > 0);
-    for way in ways {
-        assert!(way.rule != "vllm.emulation.mxfp4" || way.way != Way::Backend);
-    }
-}
-
-/// Of groups of several ranks each nobody read that a stack has them.
-#[test]
-fn whole_experts_go_over_all_ranks_or_none() {
-    for rule in [
-        "sglang.triton.fp8-block",
-        "vllm.any.fp8-block",
-        "trtllm.cutlass.fp8-block",
-    ] {
-        let found = asked("Qwen3-235B-A22B", WeightFormat::Fp8Block, rule, 8);
-        for way in &found.advice.rules[0].instead {
-            assert!(way.ep == 1 || way.ep == way.tp, "{rule}: {way:?}");
-        }
-    }
 }
 
 /// A rule of another device is no way out.

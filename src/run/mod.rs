@@ -21,11 +21,15 @@ mod job;
 mod matrix;
 mod mutants;
 mod parts;
+#[cfg(test)]
+mod parts_tests;
 mod survey;
 #[cfg(test)]
 mod survey_tests;
 mod table;
 mod ways;
+#[cfg(test)]
+mod ways_tests;
 
 pub use advice::{Advice, Beside, Instead, RuleAdvice, Way};
 pub use candidates::on_arch;

@@ -211,7 +211,9 @@ impl<'q> Parts<'q> {
         let ranks = self.query.parallel;
         let routed = (0..self.all.len()).filter(|&n| self.all[n].kind == LayerKind::Routed);
         let routed = routed.flat_map(|n| &self.picked[n]);
-        let alone = routed.filter(|(rule, _)| self.beside(rule, at, ranks).is_empty());
+        // A kernel library is no stack that other parts run on.
+        let alone =
+            routed.filter(|(rule, _)| !rule.kernel && self.beside(rule, at, ranks).is_empty());
         let mut stacks: Vec<&str> = alone.map(|(rule, _)| rule.stack.as_str()).collect();
         stacks.sort_unstable();
         stacks.dedup();

@@ -2,11 +2,13 @@
 //!
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
-use super::candidates::{at_versions, candidates, on_arch};
+use super::candidates::{Candidate, at_versions, candidates, on_arch};
 use super::survey::plan_error;
 use super::{Query, Survey, SurveyError};
 use crate::model::Model;
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, concerns, layers, plan_layer, unread_version};
+use crate::plan::{
+    Fit, LayerSpec, Parallel, Plan, concerns, layers, plan_layer, uncovered, unread_version,
+};
 use crate::rule::{Rule, Rules};
 use crate::terms::{LayerKind, WeightFormat};
 use serde::{Deserialize, Serialize};
@@ -177,6 +179,7 @@ impl Table {
                 .iter()
                 .filter(|p| query.layer.is_none_or(|kind| kind == p.kind));
             for part in parts {
+                let asked = part;
                 for (rule, unread) in chosen
                     .iter()
                     .filter(|(rule, _)| rule.layers.contains(&part.kind.follows()))
@@ -210,10 +213,46 @@ impl Table {
                             .push(Line::of(&model.name, &rule.version, &plan));
                     }
                 }
+                for stack in silent(&chosen, asked.kind) {
+                    for &tp in ranks {
+                        let parallel = Parallel {
+                            tp,
+                            ..query.parallel
+                        };
+                        let why = format!("no chosen rule covers the {} layer", asked.kind);
+                        let plan = uncovered(asked, parallel, stack, why).map_err(|source| {
+                            SurveyError::Plan {
+                                model: model.name.clone(),
+                                layer: asked.kind,
+                                rule: stack.to_owned(),
+                                source,
+                            }
+                        })?;
+                        table.lines.push(Line::of(&model.name, "", &plan));
+                    }
+                }
             }
         }
         Ok(table)
     }
+}
+
+/// Stacks with a chosen rule for routed experts, beside which none is for another kind of layer on
+/// the same device.
+fn silent<'q>(chosen: &[Candidate<'q>], kind: LayerKind) -> Vec<&'q str> {
+    let covers = |rule: &Rule, kind: LayerKind| rule.layers.contains(&kind.follows());
+    let alone = |rule: &Rule| {
+        let beside = |other: &Rule| {
+            other.stack == rule.stack && covers(other, kind) && other.shares_device(rule)
+        };
+        let routed = covers(rule, LayerKind::Routed) && !rule.kernel;
+        routed && !chosen.iter().any(|(other, _)| beside(other))
+    };
+    let alone = chosen.iter().filter(|(rule, _)| alone(rule));
+    let mut stacks: Vec<&str> = alone.map(|(rule, _)| rule.stack.as_str()).collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    stacks
 }
 
 #[cfg(test)]

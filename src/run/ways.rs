@@ -19,9 +19,12 @@ pub(super) struct Other<'q> {
 
 impl<'q> Parts<'q> {
     /// What could be taken instead: every rule picked for a part, with its plan. An emulation is no
-    /// backend to serve with.
+    /// backend to serve with, and a kernel by itself none either.
     pub(super) fn planned(&self, at: usize) -> Vec<Other<'q>> {
-        let serves = self.picked(at).iter().filter(|(rule, _)| !rule.emulates());
+        let serves = self
+            .picked(at)
+            .iter()
+            .filter(|(rule, _)| !rule.emulates() && !rule.kernel);
         let planned = serves.filter_map(|(rule, _)| {
             let plan = self.plan(rule, at, self.query.parallel)?.ok()?;
             Some(Other { rule, plan })
@@ -103,8 +106,8 @@ impl About<'_, '_> {
                     verdict: judged.fit,
                     width: judged.width,
                 }),
-                // Who asks about one part leaves the others open.
-                None if parts.query.layer.is_none() => open.push(part.kind),
+                // Who asks about one part leaves the others open, and so does a kernel.
+                None if parts.query.layer.is_none() && !rule.kernel => open.push(part.kind),
                 None => {}
             }
         }
@@ -292,8 +295,8 @@ impl About<'_, '_> {
         trials.map(|trial| self.instead(Way::Tp, &trial)).collect()
     }
 
-    /// Whole experts on every rank: what every stack that was read can do
-    /// (facts/reports.md 0). Of groups of several ranks that was not read.
+    /// Whole experts on every rank (facts/reports.md 0). Of groups of several ranks each nothing was
+    /// read.
     fn expert_parallel(&self, plan: &Plan) -> Option<Instead> {
         let trial = self.spread()?;
         better(&trial.plan, plan).then(|| self.instead(Way::Ep, &trial))

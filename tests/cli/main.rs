@@ -6,6 +6,7 @@
 mod bad_input;
 mod choices;
 mod exports;
+mod parts;
 mod plans;
 mod runs;
 
