@@ -6,12 +6,14 @@ mod check;
 mod condition;
 mod record;
 mod set;
+mod stack;
 mod version;
 
 pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch};
 pub use record::{
-    Auto, BiasShare, Count, Fills, Finer, Grade, Loader, PadValue, Replicas, Rounding, Rule,
-    ScaleRule, Sizes, Spread, Stack, Status, Stride, Timing, Unread, Valid,
+    BiasShare, Count, Fills, Finer, Grade, Loader, PadValue, Rounding, Rule, ScaleRule, Sizes,
+    Status, Stride, Timing, Unread, Valid,
 };
 pub use set::{RuleError, Rules};
+pub use stack::{Auto, Replicas, Spread, Stack};
 pub use version::{Bound, Held, Release};

@@ -1,7 +1,8 @@
 //! A set of rules: the shipped ones, or those of a user's file.
 
 use super::check::check;
-use super::record::{Auto, Replicas, Rule, Spread, Stack};
+use super::record::Rule;
+use super::stack::{Auto, Replicas, Spread, Stack};
 use crate::terms::{WeightFormat, nearest, plain};
 use serde::Deserialize;
 use std::collections::HashSet;

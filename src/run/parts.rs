@@ -159,7 +159,7 @@ impl<'q> Parts<'q> {
             })
         };
         let rules = self.beside(rule, at, asked);
-        rules.iter().map(|one| judge(one)).min_by_key(|one| one.fit)
+        rules.iter().map(judge).min_by_key(|one| one.fit)
     }
 
     /// A part that is not cut at all, under the first rule that judges it.

@@ -146,8 +146,8 @@ fn advice_is_usable_and_says_what_it_costs() {
         words,
         [
             "ep",
-            "backend",
             "finer-scales",
+            "backend",
             "pad-offline",
             "requantise",
             "backend",
