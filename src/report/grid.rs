@@ -15,8 +15,8 @@ fn wide(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The rows as a table when it is not wider than `width`, with or without its last `spare`
-/// columns; else each row as its first cell on a line of its own, the others below it with their
+/// The rows as a table when it is not wider than `width`, without as many of its last `spare`
+/// columns as need be; else each row as its first cell on a line of its own, the others below it with their
 /// headers, as many to a line as fit.
 pub(super) fn grid(
     headers: &[&str],
@@ -24,7 +24,7 @@ pub(super) fn grid(
     spare: usize,
     width: Option<usize>,
 ) -> Vec<Laid> {
-    for left_out in [0, spare] {
+    for left_out in 0..=spare {
         let keep = headers.len().saturating_sub(left_out);
         let laid = aligned(headers, rows, keep);
         let fits = |(_, line): &Laid| width.is_none_or(|most| wide(line) <= most);

@@ -20,6 +20,7 @@ mod parts;
 mod plan_human;
 mod plan_json;
 mod plan_markdown;
+mod plan_rows;
 mod plan_summary;
 mod plan_tensors;
 mod shares;

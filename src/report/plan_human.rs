@@ -3,7 +3,8 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice;
-use super::grid::{grid, sentence};
+use super::grid::sentence;
+use super::plan_rows::{rows, unequal};
 use super::plan_summary::summary;
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
@@ -11,9 +12,9 @@ use super::table_human::coloured;
 use super::words::{facts, part, percent};
 use crate::model::Model;
 use crate::plan::{Fit, Plan, Unit, Violation};
-use crate::rule::Status;
+use crate::rule::{Grade, Status};
 use crate::run::{NotJudged, Survey, Surveyed};
-use crate::terms::{LayerKind, plain};
+use crate::terms::plain;
 use std::io::{self, Write};
 
 /// Writes the survey as text no wider than `width` where cells and words allow; verdicts are
@@ -29,6 +30,14 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     };
     let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
     writeln!(out, "tp {tp}  ep {ep}{replicas}")?;
+    // Above a long table stands what it comes to, and what to do.
+    let long = survey.plans.len() > ROWS;
+    if long {
+        summary(survey, width, out)?;
+    }
+    for note in &survey.model.notes {
+        paragraph(&format!("note: {}", plain(note)), width, out)?;
+    }
     let blocked = &survey.advice.blocked;
     if !blocked.is_empty() {
         let parts = blocked.join(", ");
@@ -45,17 +54,14 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
             None => writeln!(out, "no rule was chosen; see `padproof list rules`"),
         };
     }
-    // Above a long table stands what it comes to, and what to do.
-    let long = survey.plans.len() > ROWS;
-    if long {
-        summary(survey, width, out)?;
-        advice::human(survey, width, out)?;
-        writeln!(out)?;
-    }
-    rows(survey, width, out)?;
+    rows(survey, long, width, out)?;
+    unequal(survey, width, out)?;
     if let Some(text) = clauses(survey, |one| one.rule.is_some()) {
         writeln!(out)?;
         paragraph(&format!("not judged: {text}"), width, out)?;
+    }
+    if long {
+        advice::human(survey, width, out)?;
     }
     for group in groups(survey) {
         group.write(width, out)?;
@@ -102,15 +108,15 @@ fn clauses(survey: &Survey, which: fn(&NotJudged) -> bool) -> Option<String> {
 /// The model's facts in a few lines.
 fn headline(model: &Model, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     let (name, source) = (plain(&model.name), plain(&model.source));
-    let mut texts = vec![
+    let texts = [
         format!("{name}  ({source}; {})", model.grade.name()),
         facts(model).join("  "),
     ];
-    let notes = model.notes.iter();
-    texts.extend(notes.map(|note| format!("note: {}", plain(note))));
-    texts
-        .iter()
-        .try_for_each(|text| paragraph(text, width, out))
+    texts.iter().try_for_each(|text| match width {
+        // No line of the first ones is broken that need not be.
+        Some(most) if text.chars().count() <= most => writeln!(out, "{text}"),
+        _ => paragraph(text, width, out),
+    })
 }
 
 /// A sentence at the margin, its further lines indented.
@@ -129,78 +135,17 @@ pub(super) fn label(one: &Surveyed) -> String {
         (Status::Current, true) => " (auto)",
         (Status::Current, false) => "",
     };
-    format!("{}{mark}", one.plan.rule)
-}
-
-fn rows(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    const HEADERS: [&str; 7] = [
-        "rule", "layer", "verdict", "width", "hidden", "overhead", "finding",
-    ];
-    let plans = &survey.plans;
-    let row = |one: &Surveyed| {
-        let plan = &one.plan;
-        vec![
-            label(one),
-            part(survey, plan),
-            plan.fit.name().to_owned(),
-            shares::width(plan),
-            change(plan.dims.h, plan.hidden_padded),
-            percent(plan.overhead_millionths),
-            plan.reason().map_or(String::new(), short),
-        ]
+    let kernel = match (one.plan.kernel, one.plan.grade, one.status) {
+        (true, ..) => " (kernel)",
+        // What was read is better known.
+        (false, Grade::Issue, Status::Current) => " (from an issue)",
+        _ => "",
     };
-    // A draft layer that a rule plans as it plans the routed one shares its line.
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut fits = Vec::new();
-    let several = open_stacks(survey);
-    for one in plans {
-        let mut cells = row(one);
-        if one.uncovered {
-            let Some(at) = several.iter().position(|(layer, _)| *layer == cells[1]) else {
-                continue;
-            };
-            let (_, stacks) = &several[at];
-            if stacks.first() != Some(&one.plan.rule) {
-                continue;
-            }
-            cells[0] = format!("no rule of {}", advice::some(stacks));
-            cells[5] = String::new();
-        }
-        let same = |known: &&mut Vec<String>| {
-            one.plan.layer == LayerKind::Draft && known[0] == cells[0] && known[2..] == cells[2..]
-        };
-        match rows.iter_mut().find(same) {
-            Some(known) => known[1] = format!("{}, {}", known[1], cells[1]),
-            None => {
-                rows.push(cells);
-                fits.push(one.plan.fit);
-            }
-        }
-    }
-    for (at, line) in grid(&HEADERS, &rows, 1, width) {
-        match at.and_then(|at| fits.get(at)) {
-            Some(fit) => writeln!(out, "{}", coloured(&line, *fit))?,
-            None => writeln!(out, "{line}")?,
-        }
-    }
-    Ok(())
-}
-
-/// The parts that stacks have no rule for, with the stacks: a row for each.
-fn open_stacks(survey: &Survey) -> Vec<(String, Vec<String>)> {
-    let mut all: Vec<(String, Vec<String>)> = Vec::new();
-    for one in survey.plans.iter().filter(|one| one.uncovered) {
-        let (layer, stack) = (part(survey, &one.plan), one.plan.rule.clone());
-        match all.iter_mut().find(|(known, _)| *known == layer) {
-            Some((_, stacks)) => stacks.push(stack),
-            None => all.push((layer, vec![stack])),
-        }
-    }
-    all
+    format!("{}{mark}{kernel}", one.plan.rule)
 }
 
 /// Code, axis and the number that was tested; a rule as a whole tests none.
-fn short(found: &Violation) -> String {
+pub(super) fn short(found: &Violation) -> String {
     if found.axis == "rule" && found.granule == 0 {
         return format!("{} rule", found.code);
     }
@@ -395,11 +340,12 @@ mod tests {
         let text = told(None, 160);
         let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}\n{text}"));
         let places = [
-            "\nrouted: of 4",
             "\nbest of each stack",
+            "\nto do: ",
+            "\nrouted: of 4",
+            "\nrule  ",
             "\ntp without padding",
             "\ninstead of ",
-            "\nrule  ",
         ];
         assert!(places.map(place).is_sorted(), "{text}");
         let long = text.lines().find(|line| line.matches("mxfp4").count() > 4);
@@ -429,6 +375,59 @@ mod tests {
             text.contains("\n  vllm.") && !text.contains("emulation"),
             "{text}"
         );
+    }
+
+    /// The text without the codes of colours.
+    fn bare(text: &str) -> String {
+        let mut parts = text.split('\u{1b}');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| {
+            all + part.split_once('m').map_or("", |(_, rest)| rest)
+        })
+    }
+
+    /// The verdicts began at line 64 of 256, and the best of four stacks stood among kernels.
+    #[test]
+    fn ten_lines_hold_model_ranks_each_stack_and_what_to_do() {
+        for width in [80, 120] {
+            let text = bare(&told(None, width));
+            let ten: Vec<&str> = text.lines().take(10).collect();
+            let said = [
+                "gpt-oss-20b",
+                "tp 8  ep 1",
+                "  sglang.",
+                "  transformers.",
+                "  trtllm.",
+            ];
+            for word in said.iter().chain(&["  vllm.", "to do: "]) {
+                assert!(
+                    ten.iter().any(|line| line.starts_with(word)),
+                    "{word}\n{text}"
+                );
+            }
+            assert!(!ten.iter().any(|line| line.contains("(kernel)")), "{text}");
+        }
+    }
+
+    /// At 120 columns a rule took three lines, for its width held what each rank has.
+    #[test]
+    fn a_rule_takes_one_line_and_kernels_stand_last() {
+        for width in [80, 120] {
+            let text = bare(&told(None, width));
+            let table = text.lines().skip_while(|line| !line.starts_with("rule  "));
+            let table: Vec<&str> = table.skip(1).take_while(|line| !line.is_empty()).collect();
+            let model = crate::model::load("gpt-oss-20b").unwrap();
+            let query = Query {
+                all: false,
+                ..Query::of(Parallel { tp: 8, ep: 1 })
+            };
+            let found = survey(&model, Rules::builtin(), &query).unwrap();
+            assert_eq!(table.len(), found.plans.len(), "{text}");
+            let kernels: Vec<bool> = table.iter().map(|line| line.contains("(kernel)")).collect();
+            assert!(kernels.is_sorted() && kernels.contains(&true), "{text}");
+            let shares = "shares ceil-block: 7 x 384, 1 x 192 under";
+            assert_eq!(text.matches(shares).count(), 1, "{text}");
+        }
     }
 
     #[test]

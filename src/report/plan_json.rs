@@ -5,7 +5,7 @@
 use super::advice;
 use crate::model::Model;
 use crate::plan::{Parallel, RankPlan, TensorPlan, Violation};
-use crate::rule::Unread;
+use crate::rule::{Grade, Unread};
 use crate::run::{Survey, Surveyed, TABLE_SCHEMA};
 use serde::Serialize;
 use serde_json::Value;
@@ -63,6 +63,9 @@ struct OnePlan<'a> {
     verdict: &'a str,
     status: &'a str,
     auto: bool,
+    /// Whether the rule is a kernel library's own check, which nobody launches.
+    kernel: bool,
+    grade: Grade,
     /// Whether `rule` is for the layer; else it is the name of a stack whose chosen rules are not.
     covered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,6 +160,8 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         verdict: plan.fit.name(),
         status: surveyed.status.name(),
         auto: surveyed.auto,
+        kernel: plan.kernel,
+        grade: plan.grade,
         covered: !surveyed.uncovered,
         wrong: surveyed.wrong.as_deref(),
         format: plan.weight.name(),

@@ -164,7 +164,12 @@ impl Advice {
             unchecked: unchecked(model),
             rules: Vec::new(),
         };
-        let current = |one: &&Surveyed| one.status == Status::Current && !one.uncovered;
+        // Nobody launches a kernel by itself, so it is advised about by its name alone.
+        let named = |one: &Surveyed| parts.query.rule == Some(one.plan.rule.as_str());
+        let current = |one: &&Surveyed| {
+            let launched = !one.plan.kernel || named(one);
+            one.status == Status::Current && !one.uncovered && launched
+        };
         // Where replicas are counted in TP, attention has fewer ranks than that.
         let within = |stack: &str| parts.dp > 1 && parts.rules.replicas(stack) == Replicas::Within;
         let stacks = plans

@@ -3,7 +3,7 @@
 //! It must not decide anything that `plan` decides, or advise. Layer 9.
 
 use super::candidates::{Candidate, at_versions, candidates, of_method, on_arch, uncovered};
-use super::survey::{Query, SurveyError};
+use super::survey::{NotJudged, Query, SurveyError};
 use crate::model::Model;
 use crate::plan::{
     Fit, LayerSpec, Parallel, Plan, PlanError, concerns, layers, plan_layer, plan_sizes,
@@ -73,6 +73,34 @@ impl<'q> Parts<'q> {
     /// The candidates that are planned for a part.
     pub(super) fn picked(&self, at: usize) -> &[Candidate<'q>] {
         &self.picked[at]
+    }
+
+    /// Rules of the routed experts' format that a name chose, and that are for other checkpoints.
+    pub(super) fn of_other_methods(&self, at: usize) -> Vec<NotJudged> {
+        let part = &self.all[at];
+        let named = self.query.rule.is_some() || self.query.backend.is_some();
+        let dropped = self.candidates.iter().filter(|(rule, _)| {
+            named
+                && part.kind == LayerKind::Routed
+                && rule.status == Status::Current
+                && rule.layers.contains(&part.kind)
+                && rule.formats.contains(&part.weight)
+                && !of_method(rule, self.model)
+                && !self.picked[at]
+                    .iter()
+                    .any(|(picked, _)| picked.id == rule.id)
+        });
+        let told = |(rule, _): &Candidate<'q>| NotJudged {
+            layer: part.kind,
+            rule: Some(rule.id.clone()),
+            why: format!(
+                "{} is for checkpoints of {}, not of `{}`",
+                rule.id,
+                rule.methods.join(" or "),
+                self.model.quant.method
+            ),
+        };
+        dropped.map(told).collect()
     }
 
     /// The ranks that share a part under a rule; none when the groups of experts do not divide

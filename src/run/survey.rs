@@ -205,6 +205,9 @@ pub enum SurveyError {
         /// Why.
         source: PlanError,
     },
+    /// Ranks that no rule could be asked about.
+    #[error(transparent)]
+    Ranks(PlanError),
     /// More ranks than are planned for.
     #[error(
         "dp={dp}: with tp={tp} that is more ranks than padproof plans for (at most {RANKS_MAX})"
@@ -271,6 +274,7 @@ pub fn survey_replicas<'q>(
     };
     for at in asked {
         survey.judge(&parts, at)?;
+        survey.not_judged.extend(parts.of_other_methods(at));
         survey.leave_open(&parts, at)?;
     }
     let planned = survey.plans.iter().any(|one| !one.uncovered);
@@ -308,6 +312,7 @@ impl Survey {
                 && parts.dp == 1
                 && part.kind == LayerKind::Routed
                 && rule.status == Status::Current
+                && (!rule.kernel || query.rule == Some(rule.id.as_str()))
             {
                 let on = on_arch(rule, query.arch);
                 let list = aligned_tp(part, query.parallel.ep, &on, query.env);
@@ -392,11 +397,17 @@ pub(super) fn plan_error(
     rule: &Rule,
     source: PlanError,
 ) -> SurveyError {
-    SurveyError::Plan {
-        model: model.name.clone(),
-        layer,
-        rule: rule.id.clone(),
-        source,
+    match source {
+        // It is none of the rule's doing.
+        PlanError::Invalid {
+            key: "tp" | "ep", ..
+        } => SurveyError::Ranks(source),
+        source => SurveyError::Plan {
+            model: model.name.clone(),
+            layer,
+            rule: rule.id.clone(),
+            source,
+        },
     }
 }
 

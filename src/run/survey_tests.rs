@@ -350,3 +350,47 @@ fn an_architecture_leaves_out_rules_of_other_makers() {
     assert!(none(&on("sm90"), "aiter") && !none(&on("sm90"), "flashinfer"));
     assert!(!none(&on("rocm"), "aiter") && none(&on("cuda"), "aiter"));
 }
+
+/// A pattern that drops rules for their checkpoints' method said nothing of them.
+#[test]
+fn rules_for_other_checkpoints_are_named_where_a_pattern_drops_them() {
+    let mut model = crate::model::load("DeepSeek-V3").unwrap();
+    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Mxfp4);
+    model.quant.method = "fp8".to_owned();
+    let found = survey(&model, Rules::builtin(), &ask(Some("sglang.*"), None)).unwrap();
+    let why: Vec<&str> = found.not_judged.iter().map(|n| n.why.as_str()).collect();
+    let wanted = "sglang.aiter.mxfp4 is for checkpoints of quark, not of `fp8`";
+    assert!(why.contains(&wanted), "{why:?}");
+}
+
+/// `--tp 8 --ep 3` blamed the first rule that it met.
+#[test]
+fn groups_that_do_not_divide_the_ranks_are_no_rules_fault() {
+    let query = Query {
+        parallel: Parallel { tp: 8, ep: 3 },
+        ..ask(Some("sglang.triton.*"), None)
+    };
+    let error = survey(&model(), Rules::builtin(), &query).unwrap_err();
+    assert_eq!(error.to_string(), "ep=3: must divide tp=8");
+}
+
+/// What a kernel asks for is planned, and nobody is told to launch it.
+#[test]
+fn kernels_are_planned_and_not_advised() {
+    let mut model = crate::model::load("Nemotron-3-Nano-30B-A3B").unwrap();
+    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Nvfp4);
+    let query = Query {
+        advice: true,
+        all: false,
+        ..ask(None, None)
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    assert!(found.plans.iter().any(|one| one.plan.kernel));
+    let kernel = |id: &str| Rules::builtin().get(id).unwrap().kernel;
+    for one in &found.advice.rules {
+        assert!(!kernel(&one.rule), "{}", one.rule);
+        for way in &one.instead {
+            assert!(!kernel(&way.rule), "{} instead of {}", way.rule, one.rule);
+        }
+    }
+}

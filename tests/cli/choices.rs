@@ -61,7 +61,8 @@ fn a_loader_is_told_what_each_rank_holds() {
     .concat();
     let shown = text(&ends(&[&args[..], &["7"]].concat(), 0).stdout);
     for line in [
-        "192 -> 256 (stride: 6 x 256, 2 x 0)",
+        "  192 -> 256  ",
+        "shares stride: 6 x 256, 2 x 0 under sglang.aiter.fp8",
         "channels 1536..1536 of 1536, experts 0..128 of 128",
         "w13           e4m3   128 x 512 x 4096  as shape  128 x 0 x 4096  268435456",
         "w2 columns: pad 0..256",
@@ -82,7 +83,7 @@ fn a_loader_is_told_what_each_rank_holds() {
     ];
     let shown = text(&ends(&gpt, 0).stdout);
     for line in [
-        "384 (ceil-block: 7 x 384, 1 x 192)",
+        "shares ceil-block: 7 x 384, 1 x 192 under vllm.cutlass.mxfp4",
         "128 x 768 x 1472 bytes",
         "w13 rows up-gate (unknown), pads per-half",
         "even columns in the low nibble",
