@@ -207,7 +207,8 @@ fn functions(library: Library) -> Result<Nvrtc, String> {
         ($name:literal) => {
             // SAFETY: the field, or the annotation, has the type that NVRTC's manual gives the function;
             // the library is kept beside it.
-            *unsafe { library.get($name) }.map_err(|error| error.to_string())?
+            *unsafe { library.get($name) }
+                .map_err(|error| format!("{}: {error}", String::from_utf8_lossy($name)))?
         };
     }
     let version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = symbol!(b"nvrtcVersion");
