@@ -59,7 +59,7 @@ pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceE
 /// The same for a subject that rounds to bf16 where it says.
 ///
 /// # Errors
-/// As [`reference`].
+/// As [`reference()`].
 pub fn reference_rounding(
     case: &Case,
     logical: &Logical,
@@ -71,7 +71,7 @@ pub fn reference_rounding(
 /// Computes the layer once more, for what it computes on its way.
 ///
 /// # Errors
-/// As [`reference`].
+/// As [`reference()`].
 pub fn stages(case: &Case, logical: &Logical, rounds: Roundings) -> Result<Stages, ReferenceError> {
     case.validate()?;
     let (rows, h, i) = ((case.t * case.k) as usize, case.h as usize, case.i as usize);
