@@ -85,21 +85,12 @@ pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
 /// # Errors
 /// When the text is no config of a MoE model.
 pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
-    quantisation_key(json, file, |entry| {
-        let mut keys: Vec<Vec<&str>> = Vec::new();
-        let key = "weight_block_size";
-        if entry.get(key).is_some_and(Value::is_array) {
-            keys.push(vec![key]);
-        }
-        let groups = entry.get("config_groups").and_then(Value::as_object);
-        for (name, group) in groups.into_iter().flatten() {
-            let size = group.pointer("/weights/block_structure");
-            if size.is_some_and(Value::is_array) {
-                keys.push(vec!["config_groups", name, "weights", "block_structure"]);
-            }
-        }
-        only(&keys)
-    })
+    one_key(
+        json,
+        file,
+        ["weight_block_size", "block_structure"],
+        Value::is_array,
+    )
 }
 
 /// Where a config gives the group size of INT4 weights, from the top: one key of a group of
@@ -108,16 +99,27 @@ pub fn block_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelErr
 /// # Errors
 /// When the text is no config of a MoE model.
 pub fn group_key(json: &str, file: &str) -> Result<Option<Vec<String>>, ModelError> {
+    one_key(json, file, ["group_size", "group_size"], Value::is_u64)
+}
+
+/// The one place where a quantisation says something: `own`, or `of_weights` of a group of
+/// compressed-tensors.
+fn one_key(
+    json: &str,
+    file: &str,
+    [own, of_weights]: [&str; 2],
+    says: fn(&Value) -> bool,
+) -> Result<Option<Vec<String>>, ModelError> {
     quantisation_key(json, file, |entry| {
         let mut keys: Vec<Vec<&str>> = Vec::new();
-        if entry.get("group_size").is_some_and(Value::is_u64) {
-            keys.push(vec!["group_size"]);
+        if entry.get(own).is_some_and(says) {
+            keys.push(vec![own]);
         }
         let groups = entry.get("config_groups").and_then(Value::as_object);
         for (name, group) in groups.into_iter().flatten() {
-            let size = group.pointer("/weights/group_size");
-            if size.is_some_and(Value::is_u64) {
-                keys.push(vec!["config_groups", name, "weights", "group_size"]);
+            let weights = group.get("weights");
+            if weights.and_then(|w| w.get(of_weights)).is_some_and(says) {
+                keys.push(vec!["config_groups", name, "weights", of_weights]);
             }
         }
         only(&keys)

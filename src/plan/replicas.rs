@@ -33,18 +33,10 @@ pub fn unread_replicas(plan: &mut Plan, stack: &str, replicas: Replicas, dp: u64
     if dp <= 1 || replicas != Replicas::Unknown {
         return;
     }
-    plan.violations.push(Violation {
-        code: "PP131",
-        axis: "ranks",
-        value: dp,
-        unit: Unit::Ranks,
-        granule: 1,
-        message: format!(
-            "what {stack} does with the experts of {dp} replicas was not read; planned as if they shared nothing"
-        ),
-        effect: Effect::Unknown,
-    });
-    plan.fit = plan.fit.max(Fit::Unknown);
+    let message = format!(
+        "what {stack} does with the experts of {dp} replicas was not read; planned as if they shared nothing"
+    );
+    unread(plan, "PP131", "ranks", (dp, 1), message);
 }
 
 /// Says in a plan of routed experts that nobody read what its stack does with groups of several ranks
@@ -55,15 +47,26 @@ pub fn unread_groups(plan: &mut Plan, stack: &str, spread: Spread) {
     if spread != Spread::AllOrNone || !some {
         return;
     }
+    let message = format!(
+        "{stack} spreads whole experts over all {tp} ranks that share them, or over none: what {ep} groups would be was not read"
+    );
+    unread(plan, "PP135", "experts", (ep, tp), message);
+}
+
+fn unread(
+    plan: &mut Plan,
+    code: &'static str,
+    axis: &'static str,
+    (value, granule): (u64, u64),
+    message: String,
+) {
     plan.violations.push(Violation {
-        code: "PP135",
-        axis: "experts",
-        value: ep,
+        code,
+        axis,
+        value,
         unit: Unit::Ranks,
-        granule: tp,
-        message: format!(
-            "{stack} spreads whole experts over all {tp} ranks that share them, or over none: what {ep} groups would be was not read"
-        ),
+        granule,
+        message,
         effect: Effect::Unknown,
     });
     plan.fit = plan.fit.max(Fit::Unknown);

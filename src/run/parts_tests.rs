@@ -1,5 +1,6 @@
 //! What is said of parts that no rule is for, and of what nobody read a stack to do.
 
+use super::survey_tests::model;
 use super::{Query, survey, survey_replicas};
 use crate::model::Model;
 use crate::plan::{Fit, Parallel};
@@ -11,12 +12,6 @@ fn ask(rule: Option<&str>) -> Query<'_> {
         advice: true,
         ..Query::of(Parallel { tp: 8, ep: 1 })
     }
-}
-
-fn model() -> Model {
-    let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
-    model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Fp8);
-    model
 }
 
 /// facts/reports.md B08: experts and a shared expert of 512 in blocks of 128.

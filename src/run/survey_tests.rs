@@ -14,7 +14,7 @@ fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
     }
 }
 
-fn model() -> Model {
+pub(super) fn model() -> Model {
     let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
     model.quant = crate::model::Quant::none(crate::terms::WeightFormat::Fp8);
     model

@@ -2,20 +2,10 @@
 
 use crate::invent::QWEN;
 use crate::scene::{Made, Scene};
-use crate::{refused, snapshot};
+use crate::{padproof, refused, snapshot};
 use padproof::checkpoint::{self, TensorFile};
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn padproof(args: &[&str], paths: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_padproof"))
-        .arg(args[0])
-        .args(paths)
-        .args(&args[1..])
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap()
-}
+use std::process::Output;
 
 fn text(out: &Output, scene: &Scene, folder: &Path) -> String {
     let text = String::from_utf8(out.stdout.clone()).unwrap();

@@ -23,7 +23,8 @@ mod scene;
 mod shared;
 mod verified;
 
-use std::process::Output;
+use std::path::Path;
+use std::process::{Command, Output};
 
 /// Holds a text against its snapshot in the folder that all tests share.
 pub(crate) fn snapshot(name: &str, text: &str) {
@@ -44,4 +45,15 @@ pub(crate) fn refused(out: &Output, word: &str) {
         "{text}"
     );
     assert!(text.contains(word), "{text}");
+}
+
+/// What the command answers to a verb, paths and options.
+pub(crate) fn padproof(args: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_padproof"))
+        .arg(args[0])
+        .args(paths)
+        .args(&args[1..])
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
 }

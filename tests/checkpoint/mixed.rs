@@ -4,14 +4,13 @@
 
 use crate::families::shape;
 use crate::invent::{Invented, QWEN, after, before, made};
-use crate::refused;
 use crate::scene::{Asked, Made, Scene, verified};
 use crate::verified::{Held, change, json};
+use crate::{padproof, refused};
 use padproof::checkpoint::{Dump, Layer};
 use safetensors::Dtype;
 use serde_json::{Value, json as value};
 use std::path::Path;
-use std::process::{Command, Output};
 
 const SECOND: &str = "model-00002-of-00003.safetensors";
 const NVFP4: &str = "e=2,h=64,i=96,tp=2,w=nvfp4,fill=wild";
@@ -151,16 +150,6 @@ fn scales_of_another_grid_than_the_whole_tensors_are_refused() {
         why.contains("mtp.layers.0") && why.contains("wanted [1, 1] scales of fp8"),
         "{why}"
     );
-}
-
-fn padproof(args: &[&str], paths: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_padproof"))
-        .arg(args[0])
-        .args(paths)
-        .args(&args[1..])
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap()
 }
 
 /// Every layer was planned in the format that most have.

@@ -8,9 +8,9 @@ use super::machine::{Machine, Reads};
 use super::nvrtc::{CEILING, MOE};
 use super::opened::{compiler, failed, opened};
 use super::params::Params;
+use super::rates::seconds;
 use super::workspace::{Addresses, Slot, Workspace};
 use crate::subject::error::{SkipReason, SubjectError};
-use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{
     CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg, result,
 };
@@ -124,24 +124,15 @@ impl Device {
         kernels: &[(&Launch, CudaFunction)],
         argument: &Argument,
     ) -> Result<(), SubjectError> {
-        let failed = |call| failed(MOE.name, call);
         for _ in 0..self.repeats {
             self.chill(stream)?;
-            let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
-            let start = stream
-                .record_event(timed)
-                .map_err(failed("cuEventRecord"))?;
-            for (launch, function) in kernels {
-                // SAFETY: what the caller promises; a layer's launches leave what they need as it was.
-                unsafe { Self::launch(stream, launch, function, argument) }?;
-            }
-            let end = stream
-                .record_event(timed)
-                .map_err(failed("cuEventRecord"))?;
-            let ms = start
-                .elapsed_ms(&end)
-                .map_err(failed("cuEventElapsedTime"))?;
-            self.seconds.push(f64::from(ms) / 1e3);
+            let took = seconds(stream, || {
+                kernels.iter().try_for_each(|(launch, function)| {
+                    // SAFETY: what the caller promises; a layer's launches leave what they need as it was.
+                    unsafe { Self::launch(stream, launch, function, argument) }
+                })
+            })?;
+            self.seconds.push(took);
         }
         Ok(())
     }

@@ -83,22 +83,30 @@ impl Device {
         times: usize,
         mut work: impl FnMut() -> Result<(), SubjectError>,
     ) -> Result<f64, SubjectError> {
-        let failed = |call| failed(MOE.name, call);
-        let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let mut best = f64::INFINITY;
         for _ in 0..times {
-            let start = stream
-                .record_event(timed)
-                .map_err(failed("cuEventRecord"))?;
-            work()?;
-            let end = stream
-                .record_event(timed)
-                .map_err(failed("cuEventRecord"))?;
-            let ms = start
-                .elapsed_ms(&end)
-                .map_err(failed("cuEventElapsedTime"))?;
-            best = best.min(f64::from(ms) / 1e3);
+            best = best.min(seconds(stream, &mut work)?);
         }
         Ok(best)
     }
+}
+
+/// How long the device takes for what `work` hands it (seconds).
+pub(super) fn seconds(
+    stream: &CudaStream,
+    work: impl FnOnce() -> Result<(), SubjectError>,
+) -> Result<f64, SubjectError> {
+    let failed = |call| failed(MOE.name, call);
+    let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
+    let start = stream
+        .record_event(timed)
+        .map_err(failed("cuEventRecord"))?;
+    work()?;
+    let end = stream
+        .record_event(timed)
+        .map_err(failed("cuEventRecord"))?;
+    let ms = start
+        .elapsed_ms(&end)
+        .map_err(failed("cuEventElapsedTime"))?;
+    Ok(f64::from(ms) / 1e3)
 }
