@@ -130,7 +130,8 @@ impl<'r> Selected<'r> {
         Ok(())
     }
 
-    /// The entries of a suite whose full name is `word` or goes on from it with a slash.
+    /// The entries of a suite whose name, full or without the suite's, is `word` or goes on from it with a
+    /// slash.
     fn add_entries(&mut self, mut suite: Suite, word: &str) -> Result<(), CliError> {
         // An entry's name without what a sweep varies: that is what a slip of the hand is near to.
         let short = |full: &String| full.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
@@ -140,10 +141,12 @@ impl<'r> Selected<'r> {
             .map(short)
             .collect();
         let word = word.trim_end_matches('/');
-        let inside = |full: &str| {
-            full.strip_prefix(word)
+        let within = |name: &str| {
+            name.strip_prefix(word)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
+        let prefix = format!("{}/", suite.name);
+        let inside = |full: &str| within(full) || full.strip_prefix(&prefix).is_some_and(within);
         suite.cases.retain(|entry| inside(&entry.name));
         suite.plans.retain(|entry| inside(&entry.name));
         suite.files.retain(|entry| inside(&entry.name));

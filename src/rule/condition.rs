@@ -68,6 +68,12 @@ pub fn same_arch(one: &str, other: &str) -> bool {
     one == other || family(one) == other || one == family(other)
 }
 
+/// Whether there is a device in both lists; an empty one restricts nothing.
+pub fn share_device(one: &[String], other: &[String]) -> bool {
+    let shared = |a: &String| other.iter().any(|b| same_arch(a, b));
+    one.is_empty() || other.is_empty() || one.iter().any(shared)
+}
+
 impl Condition {
     /// The facts of a run that it asks for, as a clause: "activations have one scale per token".
     pub fn asks(&self) -> String {

@@ -9,7 +9,9 @@ mod set;
 mod stack;
 mod version;
 
-pub use condition::{Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch};
+pub use condition::{
+    Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch, share_device,
+};
 pub use record::{
     BiasShare, Count, Fills, Finer, Grade, Loader, PadValue, Rounding, Rule, ScaleRule, Sizes,
     Status, Stride, Timing, Unread, Valid,

@@ -1,7 +1,7 @@
 //! One rule: what one backend of one stack at one version does to one layer's weights
 //! (facts/upstream-padding.md 5).
 
-use super::condition::{Condition, Granule, Limit, Refusal, same_arch};
+use super::condition::{Condition, Granule, Limit, Refusal, share_device};
 use super::version::{Bound, Held, held};
 use crate::terms::{LayerKind, Nibble, Order, Place, Split, Stores, WeightFormat};
 use serde::{Deserialize, Serialize};
@@ -409,8 +409,7 @@ impl Rule {
 
     /// Whether there is a device that both rules are for, as far as their sources restrict them.
     pub fn shares_device(&self, other: &Rule) -> bool {
-        let shared = |a: &String| other.arch.iter().any(|b| same_arch(a, b));
-        self.arch.is_empty() || other.arch.is_empty() || self.arch.iter().any(shared)
+        share_device(&self.arch, &other.arch)
     }
 
     /// Whether it was read at a version of this name, or begins or ends with it.

@@ -5,6 +5,7 @@
 mod advice;
 #[cfg(test)]
 mod advice_tests;
+mod best;
 mod candidates;
 mod check;
 mod counts;
@@ -32,6 +33,7 @@ mod ways;
 mod ways_tests;
 
 pub use advice::{Advice, Beside, Instead, RuleAdvice, Way};
+pub use best::Best;
 pub use candidates::on_arch;
 pub use check::{Worker, arguments_of, check, shrink, subject_of};
 pub use counts::{Counts, Group, Kind};

@@ -81,6 +81,8 @@ pub struct Surveyed {
     /// Whether no chosen rule of the stack is for the part: the plan then bears the stack's name, and holds
     /// the sizes of the part alone.
     pub uncovered: bool,
+    /// Whether the rule is an emulation, which shows what a format computes and serves nobody.
+    pub emulates: bool,
 }
 
 /// A part that was not planned, by any rule or by one.
@@ -210,7 +212,11 @@ pub enum SurveyError {
     Ranks(PlanError),
     /// More ranks than are planned for.
     #[error(
-        "dp={dp}: with tp={tp} that is more ranks than padproof plans for (at most {RANKS_MAX})"
+        "{}: more ranks than padproof plans for (at most {RANKS_MAX})",
+        match dp {
+            1 => format!("tp={tp}"),
+            _ => format!("dp={dp}: with tp={tp}"),
+        }
     )]
     Replicas {
         /// Replicas.
@@ -324,6 +330,7 @@ impl Survey {
                 wrong: known_wrong(rule, &plan),
                 version: rule.version.clone(),
                 uncovered: false,
+                emulates: rule.emulates(),
                 plan,
             });
         }
@@ -370,6 +377,7 @@ impl Survey {
                 wrong: None,
                 version: String::new(),
                 uncovered: true,
+                emulates: false,
                 plan,
             });
         }

@@ -13,9 +13,11 @@ pub struct UnknownWord {
     pub valid: Vec<String>,
 }
 
-/// Text from a file or a command line on one line, without what would move a terminal's cursor.
+/// Text from a file or a command line on one line, without what would move a terminal's cursor or turn
+/// the direction of writing (Unicode's bidirectional controls).
 pub fn plain(text: &str) -> String {
-    let safe = |c: char| if c.is_control() { ' ' } else { c };
+    let turns = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let safe = |c: char| if c.is_control() || turns(c) { ' ' } else { c };
     text.chars().map(safe).collect()
 }
 
@@ -76,3 +78,15 @@ macro_rules! words {
 }
 
 pub(super) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn nothing_moves_a_cursor_or_turns_the_direction_of_writing() {
+        assert_eq!(plain("a\u{1b}[31mb\n"), "a [31mb ");
+        assert_eq!(plain("X\u{202e}\u{2066}\u{200f}Y"), "X   Y");
+        assert_eq!(plain("Qwen3-é-模型"), "Qwen3-é-模型");
+    }
+}

@@ -351,6 +351,9 @@ fn the_reproducer_of_a_users_plan_entry_can_be_pasted() {
         &["did you mean `mine/wrong`?"],
     );
     refused(&["run", "nowhere.toml::mine/wrong"], &["nowhere.toml"]);
+    // The name that stands in the file will do.
+    ends(&["run", &format!("{file}::right")], 0);
+    ends(&["run", &format!("{file}::wrong")], 1);
 }
 
 #[test]
