@@ -39,7 +39,7 @@ struct Self {
     int lane;
 };
 
-extern thread_local Self* self;
+extern constinit thread_local Self* self;
 
 unsigned char* shared();
 void pause();

@@ -74,7 +74,7 @@ pp_switch:
 
 namespace pp_host {
 
-thread_local Self* self = nullptr;
+constinit thread_local Self* self = nullptr;
 
 namespace {
 
