@@ -1,4 +1,4 @@
-// What the kernels need of a device: asynchronous copies and the tensor-core instruction (sm_80 on).
+// What the kernels need of a device: asynchronous copies, the tensor-core instruction and bfloat16 in pairs (sm_80 on).
 #pragma once
 
 #define PP_PARAM(type) const __grid_constant__ type
@@ -33,4 +33,22 @@ __device__ __forceinline__ void pp_mma(float (&d)[4], const unsigned (&a)[4], co
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Bytes of a word in another order: each four bits of SELECTOR name one, those from 4 on being zero and, with 8 added, its top
+// bit eight times.
+template <unsigned SELECTOR>
+__device__ __forceinline__ unsigned pp_permute(unsigned word)
+{
+    unsigned to;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(to) : "r"(word), "n"(SELECTOR));
+    return to;
+}
+
+// a b + c in each half, rounded once; subnormal numbers are not flushed.
+__device__ __forceinline__ unsigned pp_fma_bf16x2(unsigned a, unsigned b, unsigned c)
+{
+    unsigned to;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(to) : "r"(a), "r"(b), "r"(c));
+    return to;
 }

@@ -315,6 +315,7 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
     // This thread's part of a fragment: rows g and g + 8, columns 2 t and 2 t + 1 of each tile of 8.
     const int g = lane >> 2, t = lane & 3;
     const bool live[2] = {slots[g] < sentinel, slots[g + 8] < sentinel};
+    const unsigned spread = pp_spread(p.high_first);
     float sum[2][4] = {};
     auto compute = [&](int tile) {
         const unsigned char* a = shared + (tile & 1) * STAGE;
@@ -335,11 +336,7 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
                 for (int j = 0; j < 2; ++j) {
                     const unsigned char* row = b + (j * 32 + warp * 8 + g) * B_PITCH;
                     unsigned of_b[2];
-                    for (int i = 0; i < 2; ++i) {
-                        int k = k0 + 2 * t + i * 8;
-                        of_b[i] = pp_top(pp_element<W>(row, k, p.high_first))
-                            | pp_top(pp_element<W>(row, k + 1, p.high_first)) << 16;
-                    }
+                    pp_pairs<W>(row, k0 + 2 * t, spread, of_b);
                     pp_mma(part[j], of_a, of_b);
                 }
             } else {

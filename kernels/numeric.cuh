@@ -89,10 +89,54 @@ __device__ __forceinline__ float pp_element(const unsigned char* row, int k, int
     return 0.0f;
 }
 
-// The bits of a float that is a bfloat16.
-__device__ __forceinline__ unsigned pp_top(float exact)
+// By what a byte of two nibbles is multiplied, so that the element of the even column is in bits 12 to 15 and the other in
+// bits 28 to 31.
+__device__ __forceinline__ unsigned pp_spread(int high_first)
 {
-    return __float_as_uint(exact) >> 16;
+    return high_first ? 0x10000100u : 0x01001000u;
+}
+
+// For types whose codes are bfloat16. Two pairs of neighbours of a row, from the even columns k and k + 8 on, as bfloat16: the register of the lower column's
+// element in its low half. The same values as pp_element's, two to an operation: the bits of a small format, put where bfloat16
+// has its own, are the number times a power of two, subnormal ones too, and the factor makes it right again exactly.
+template <int E>
+__device__ __forceinline__ void pp_pairs(const unsigned char* row, int k, unsigned spread, unsigned (&out)[2])
+{
+    constexpr unsigned SIGNS = 0x80008000u, ONES = 0x3f803f80u;
+    if constexpr (E == PP_E4M3 || E == PP_INT8) {
+        // Bytes 0 and 1 are of the first pair.
+        unsigned codes = *reinterpret_cast<const unsigned short*>(row + k);
+        codes |= (unsigned)*reinterpret_cast<const unsigned short*>(row + k + 8) << 16;
+        // The top bit of each byte: whether its magnitude is 127, which is NaN.
+        const unsigned nans = (codes & 0x7f7f7f7fu) + 0x01010101u;
+        for (int i = 0; i < 2; ++i) {
+            if (E == PP_E4M3) {
+                // Codes in the upper bytes; a NaN becomes a half of ones. 2^120 is 0x7b80.
+                unsigned upper = i == 0 ? pp_permute<0x1404>(codes) : pp_permute<0x3424>(codes);
+                unsigned ones = i == 0 ? pp_permute<0x9988>(nans) : pp_permute<0xbbaa>(nans);
+                unsigned small = (upper & SIGNS) | (upper >> 4 & 0x07f007f0u) | ones;
+                out[i] = pp_fma_bf16x2(small, 0x7b807b80u, SIGNS);
+            } else {
+                // 128 plus the low seven bits, less 128 or, for a negative code, 256.
+                unsigned lower = i == 0 ? pp_permute<0x4140>(codes) : pp_permute<0x4342>(codes);
+                unsigned less = (lower & 0x00800080u) | 0xc300c300u;
+                out[i] = pp_fma_bf16x2((lower & 0x007f007fu) | 0x43004300u, ONES, less);
+            }
+        }
+    } else {
+        for (int i = 0; i < 2; ++i) {
+            const int at = k + 8 * i;
+            if (E == PP_BF16) {
+                out[i] = *reinterpret_cast<const unsigned*>(row + 2 * at);
+                continue;
+            }
+            const unsigned upper = row[at >> 1] * spread;
+            if (E == PP_E2M1)  // 2^126 is 0x7e80
+                out[i] = pp_fma_bf16x2((upper & SIGNS) | (upper >> 6 & 0x01c001c0u), 0x7e807e80u, SIGNS);
+            else  // INT4: 128 plus the code, less 136
+                out[i] = pp_fma_bf16x2((upper >> 12 & 0x000f000fu) | 0x43004300u, ONES, 0xc308c308u);
+        }
+    }
 }
 
 // Rounds to bfloat16, ties to even; NaN stays NaN.

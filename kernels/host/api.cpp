@@ -80,6 +80,22 @@ Kernel of_inputs(int a, int w)
 
 }  // namespace
 
+namespace {
+
+// Of two pairs that lie in a row as pp_pairs expects them, the value of one of four.
+template <int E>
+float of_pairs(unsigned first, unsigned second, int high_first, int at)
+{
+    alignas(16) unsigned char row[32] = {};
+    memcpy(row, &first, 4);
+    memcpy(row + pp_bits(E), &second, 4);
+    unsigned out[2];
+    pp_pairs<E>(row, 0, pp_spread(high_first), out);
+    return pp_bf16(out[at / 2] >> 16 * (at % 2) & 0xffffu);
+}
+
+}  // namespace
+
 extern "C" {
 
 // Sizes of the structs that both sides write down, to be compared.
@@ -150,7 +166,8 @@ int pp_host_mma(int fraction, int terms, const unsigned* a, const unsigned* b, f
 }
 
 // The kernels' numbers, for tests: what 0 decodes `bits` as element `arg`, what 1 gives the activation
-// `arg` of the floats in `bits` and `more`, what 2 rounds to bfloat16.
+// `arg` of the floats in `bits` and `more`, what 2 rounds to bfloat16, and what 4 + 2 n + h gives the n-th of two pairs of
+// elements `arg` in `bits` and `more`, with the high nibble first for h 1.
 float pp_host_number(int what, int arg, unsigned bits, unsigned more)
 {
     float x = __uint_as_float(bits), y = __uint_as_float(more);
@@ -158,6 +175,16 @@ float pp_host_number(int what, int arg, unsigned bits, unsigned more)
     memcpy(row, &bits, 4);
     if (what == 1) return pp_activate(arg, x, y);
     if (what == 2) return pp_bf16(pp_to_bf16(x));
+    if (what >= 4) {
+        const int at = (what - 4) / 2, high_first = what & 1;
+        switch (arg) {
+        case PP_BF16: return of_pairs<PP_BF16>(bits, more, high_first, at);
+        case PP_E4M3: return of_pairs<PP_E4M3>(bits, more, high_first, at);
+        case PP_E2M1: return of_pairs<PP_E2M1>(bits, more, high_first, at);
+        case PP_INT8: return of_pairs<PP_INT8>(bits, more, high_first, at);
+        default: return of_pairs<PP_INT4>(bits, more, high_first, at);
+        }
+    }
     switch (arg) {
     case PP_F32: return pp_element<PP_F32>(row, 0, 0);
     case PP_F16: return pp_element<PP_F16>(row, 0, 0);

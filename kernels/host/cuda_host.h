@@ -125,3 +125,28 @@ inline void pp_wait_async()
 {
     pp_host::wait_async(N);
 }
+
+// As prmt.b32 with zeros for its second word.
+template <unsigned SELECTOR>
+inline unsigned pp_permute(unsigned word)
+{
+    unsigned to = 0;
+    for (int n = 0; n < 4; ++n) {
+        const unsigned selector = SELECTOR >> 4 * n & 15u, of = selector & 7u;
+        const unsigned byte = of < 4 ? word >> 8 * of & 255u : 0u;
+        to |= (selector & 8u ? (byte >> 7) * 255u : byte) << 8 * n;
+    }
+    return to;
+}
+
+// As fma.rn.bf16x2 where the exact result is a bfloat16, as all are that the kernels ask for; NaN is 0x7fff there.
+inline unsigned pp_fma_bf16x2(unsigned a, unsigned b, unsigned c)
+{
+    unsigned to = 0;
+    for (int half = 0; half < 2; ++half) {
+        const int low = 16 * half;
+        const float exact = fmaf(__uint_as_float(a >> low << 16), __uint_as_float(b >> low << 16), __uint_as_float(c >> low << 16));
+        to |= (exact != exact ? 0x7fffu : __float_as_uint(exact) >> 16) << low;
+    }
+    return to;
+}

@@ -31,6 +31,52 @@ fn every_code_of_every_element_type_decodes_as_num_says() {
     }
 }
 
+/// Every pair of codes, in both places of two pairs.
+#[test]
+fn every_pair_of_codes_decodes_as_num_says() {
+    if !runs() {
+        return;
+    }
+    for (dtype, bits) in [
+        (Dtype::E2m1, 4),
+        (Dtype::Int4, 4),
+        (Dtype::E4m3, 8),
+        (Dtype::Int8, 8),
+        (Dtype::Bf16, 16),
+    ] {
+        let codes = 1u32 << bits;
+        let firsts = if bits == 16 { 3 } else { codes };
+        let pairs = (0..codes).flat_map(|a| (0..firsts).map(move |b| (a, b)));
+        for ((a, b), high_first) in pairs.flat_map(|pair| [(pair, false), (pair, true)]) {
+            let swapped = high_first && bits == 4;
+            let both = if swapped {
+                a << bits | b
+            } else {
+                b << bits | a
+            };
+            // The pair beside it is another one.
+            let other = both ^ ((1u64 << (2 * bits)) - 1) as u32;
+            for (place, pairs) in [(0, [both, other]), (2, [other, both])] {
+                for (at, code) in [(place, a), (place + 1, b)] {
+                    let number = HostNumber::Paired {
+                        dtype,
+                        pairs,
+                        at,
+                        high_first,
+                    };
+                    let (wanted, actual) = (dtype.decode(code), value(number));
+                    let same =
+                        wanted.to_bits() == actual.to_bits() || wanted.is_nan() && actual.is_nan();
+                    assert!(
+                        same,
+                        "{dtype} {pairs:x?} at {at}: wanted {wanted}, got {actual}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn rounding_to_bf16_is_half_crates() {
     if !runs() {

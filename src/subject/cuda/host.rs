@@ -106,6 +106,18 @@ pub enum HostNumber {
     Activation(Activation, f32, f32),
     /// A float rounded to bfloat16.
     Bf16(f32),
+    /// One of two pairs of neighbours that are decoded together: the bytes of each pair, the place of the one
+    /// (0 to 3), and whether the high nibble is the first of its byte.
+    Paired {
+        /// Their type, whose codes are bfloat16.
+        dtype: Dtype,
+        /// The bytes of both, the lower column's first.
+        pairs: [u32; 2],
+        /// Which of the four.
+        at: u8,
+        /// Whether the high nibble is the lower column's.
+        high_first: bool,
+    },
 }
 
 impl HostNumber {
@@ -117,6 +129,15 @@ impl HostNumber {
                 (1, activation(act), gate.to_bits(), up.to_bits())
             }
             HostNumber::Bf16(x) => (2, 0, x.to_bits(), 0),
+            HostNumber::Paired {
+                dtype,
+                pairs: [first, second],
+                at,
+                high_first,
+            } => {
+                let what = 4 + 2 * i32::from(at.min(3)) + i32::from(high_first);
+                (what, element(dtype)?, first, second)
+            }
         };
         ffi::number(what, arg, bits, more)
     }
