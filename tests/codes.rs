@@ -84,11 +84,16 @@ fn every_word_of_audit_and_verify_is_explained() {
     let kinds = words(said.split("pub kind").next().unwrap(), '`');
     assert!(kinds.len() >= 9, "{kinds:?}");
     assert!(kinds.is_subset(&explained), "{kinds:?}");
-    // Names that are no mutant's are spelled in these two.
+    // Names that are no mutant's are spelled in these.
     for (path, name) in [
         ("src/audit/values.rs", "requantised"),
         ("src/audit/values.rs", "rearranged"),
         ("src/audit/dirt.rs", "minus-zero-pads"),
+        ("src/audit/moved.rs", "ranks-exchanged"),
+        ("src/audit/moved.rs", "channels-shifted"),
+        ("src/audit/others.rs", "experts-exchanged"),
+        ("src/audit/others.rs", "layers-exchanged"),
+        ("src/audit/globals.rs", "global-scale-mismatch"),
     ] {
         assert!(
             source(path).contains(&format!("\"{name}\"")),

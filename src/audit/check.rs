@@ -121,6 +121,7 @@ impl TensorAudit<'_> {
         }
         audit.checked_bytes += count(self.bytes.len());
         let rule = Inert::of(map);
+        let mut minus_zero = false;
         for_each_stretch(map, rows, |e, r, cols, logical| match logical {
             None => {
                 audit.pads += count(cols.len());
@@ -135,7 +136,10 @@ impl TensorAudit<'_> {
                     let actual = map.grid.read(self.bytes, at);
                     match rule.judge(actual) {
                         Judgement::Inert => {}
-                        Judgement::MinusZero => audit.minus_zero_pads += 1,
+                        Judgement::MinusZero => {
+                            audit.minus_zero_pads += 1;
+                            minus_zero = true;
+                        }
                         loud @ (Judgement::Loud | Judgement::NaN) => {
                             let (fault, wanted) = (rule.fault(loud), self.pad_code);
                             self.report(audit, fault, (e, r, c), None, at, wanted, actual);
@@ -163,6 +167,9 @@ impl TensorAudit<'_> {
                 }
             }
         });
+        if minus_zero {
+            audit.minus_zero_in.insert(map.role.name());
+        }
         if self.band.is_some() {
             return;
         }

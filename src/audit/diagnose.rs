@@ -6,7 +6,10 @@ use super::AuditError;
 use super::check::count;
 use super::dirt;
 use super::files::{expert_bytes, experts_of, window};
+use super::globals;
 use super::moved;
+use super::orders;
+use super::others;
 use super::sample::Sample;
 use super::types::Audit;
 use super::values;
@@ -158,7 +161,7 @@ pub fn diagnose(
             found.extend(dirt::by_place(audit, false).map(|one| alone(one, plan, audit)));
         }
     }
-    found.extend(dirt::minus_zero(audit));
+    found.extend(dirt::minus_zero(plan, audit));
     let sample = Sample::of(plan)?.told();
     for one in &mut found {
         if !matches!(one.by, Evidence::Places | Evidence::Sizes) {
@@ -174,32 +177,68 @@ fn by_elements(
     dump: &Dump<'_>,
     audit: &Audit,
 ) -> Result<Vec<Diagnosis>, AuditError> {
+    let all = (plan, layer, dump);
+    let mut found = globals::named(all, audit)?;
+    if !found.is_empty() {
+        found.extend(dirt::by_place(audit, true));
+        return Ok(found);
+    }
     if let Some(TooLarge::Expert(_) | TooLarge::Ranks(_)) = too_large(plan)? {
-        return Ok(Vec::new());
+        return others::exchanged(all, audit);
     }
     let experts = experts(plan, audit)?;
     let Some(look) = Look::of(plan, layer, dump, experts.clone())? else {
         return Ok(Vec::new());
     };
-    if let Some(mut found) = look.known(audit) {
+    if let Some(found) = look.known(audit) {
+        let mut found = twins(all, &look, found)?;
         if experts.clone().all(|e| audit.experts.contains(&e)) {
             found = found.into_iter().map(|f| alone(f, plan, audit)).collect();
         }
         return Ok(found);
     }
-    let found = by_expert(plan, layer, dump, audit)?;
-    if !found.is_empty() {
+    let searches: [&dyn Fn() -> Result<Vec<Diagnosis>, AuditError>; 7] = [
+        &|| by_expert(all, audit),
+        &|| moved::exchanged(all, &look),
+        &|| Ok(moved::shares(&look)),
+        &|| Ok(moved::straddling(&look)),
+        &|| Ok(moved::shifted(&look)),
+        &|| others::exchanged(all, audit),
+        &|| Ok(values::named(&look)),
+    ];
+    for search in searches {
+        let found = search()?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The other name of a fault of ranks, where both explain the bytes: a file alone was written or read
+/// under another rank, more likely than by a loader that gives every rank the first one's share.
+fn twins(
+    (plan, layer, dump): (&Plan, &Layer<'_>, &Dump<'_>),
+    look: &Look<'_>,
+    mut found: Vec<Diagnosis>,
+) -> Result<Vec<Diagnosis>, AuditError> {
+    let of_ranks = |one: &Diagnosis| matches!(one.name, "ranks-all-first" | "experts-overlap");
+    if !found.iter().any(of_ranks) {
         return Ok(found);
     }
-    let found = moved::exchanged((plan, layer, dump), &look)?;
-    if !found.is_empty() {
+    let mut others = moved::exchanged((plan, layer, dump), look)?;
+    if others.is_empty() {
+        others = moved::shares(look);
+    }
+    // Nothing less than what is found may stand beside it.
+    others
+        .retain(|other| other.tensors.is_empty() && found.iter().all(|one| one.name != other.name));
+    if dump.ranks().len() > 1 {
+        found.extend(others);
         return Ok(found);
     }
-    let found = moved::shifted(&look);
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    Ok(values::named(&look))
+    others.extend(found);
+    Ok(others)
 }
 
 /// The experts that differ, where they are some of those that were audited.
@@ -209,8 +248,8 @@ fn some_experts(plan: &Plan, audit: &Audit) -> bool {
 }
 
 /// A diagnosis that says in which experts alone it holds.
-fn alone(found: Diagnosis, plan: &Plan, audit: &Audit) -> Diagnosis {
-    if !some_experts(plan, audit) || !found.detail.is_empty() {
+pub(super) fn alone(found: Diagnosis, plan: &Plan, audit: &Audit) -> Diagnosis {
+    if !some_experts(plan, audit) {
         return found;
     }
     let listed: Vec<String> = audit.experts.iter().map(usize::to_string).collect();
@@ -226,14 +265,16 @@ fn alone(found: Diagnosis, plan: &Plan, audit: &Audit) -> Diagnosis {
             many[0]
         ),
     };
+    let detail = match found.detail.as_str() {
+        "" => detail,
+        more => format!("{more}, {detail}"),
+    };
     Diagnosis { detail, ..found }
 }
 
 /// A fault of some experts, each looked at by itself: what explains all of them.
 fn by_expert(
-    plan: &Plan,
-    layer: &Layer<'_>,
-    dump: &Dump<'_>,
+    (plan, layer, dump): (&Plan, &Layer<'_>, &Dump<'_>),
     audit: &Audit,
 ) -> Result<Vec<Diagnosis>, AuditError> {
     if !some_experts(plan, audit) {
@@ -244,9 +285,17 @@ fn by_expert(
         let Some(look) = Look::of(plan, layer, dump, e..e + 1)? else {
             return Ok(Vec::new());
         };
-        let mut found = look.known(audit).unwrap_or_default();
-        if found.is_empty() {
-            found = values::named(&look);
+        let found = look.known(audit).unwrap_or_default();
+        let mut found = twins((plan, layer, dump), &look, found)?;
+        for search in [
+            moved::shares,
+            moved::straddling,
+            moved::shifted,
+            values::named,
+        ] {
+            if found.is_empty() {
+                found = search(&look);
+            }
         }
         common = Some(match common {
             None => found,
@@ -361,29 +410,37 @@ impl<'a> Look<'a> {
         let open = self.held.iter().zip(right).filter(|(_, right)| !**right);
         let open: Vec<&Held<'_>> = open.map(|(held, _)| held).collect();
         let layer = (&self.plan, &self.logical);
-        for mutant in mutant::ALL {
-            let Some(wrong) = self.right.wrong(mutant, layer, &open, padding) else {
-                continue;
-            };
+        let mut weigh = |mutant: &Mutant, wrong: &Variants, detail: String| {
             let fits = |(held, right): (&Held<'_>, &bool)| *right || wrong.same(held, padding);
             if !self.held.iter().zip(right).all(fits) {
-                continue;
+                return;
             }
             let mut diagnosis = Diagnosis::of(mutant, Evidence::Elements);
             diagnosis.experts = Some(self.experts.clone());
+            diagnosis.detail = detail;
             let spared = |(held, right): (&Held<'_>, &bool)| *right && !wrong.same(held, padding);
             if !self.held.iter().zip(right).any(spared) {
                 whole.push(diagnosis);
-                continue;
+                return;
             }
             // Where a rank would hold padding alone any finite scale is as good as another: that
             // explains nothing.
             if !open.iter().any(|held| wrong.has_elements(held)) {
-                continue;
+                return;
             }
             diagnosis.tensors = self.names(right);
             diagnosis.ranks = self.ranks(right);
             partial.push(diagnosis);
+        };
+        for mutant in mutant::ALL.iter().filter(|m| !orders::is_one(m)) {
+            if let Some(wrong) = self.right.wrong(mutant, layer, &open, padding) {
+                weigh(mutant, &wrong, String::new());
+            }
+        }
+        for (mutant, plan, detail) in orders::others(&self.plan) {
+            if let Some(wrong) = Variants::laid_out(&plan, &self.logical, &open, padding) {
+                weigh(mutant, &wrong, detail);
+            }
         }
         if whole.is_empty() { partial } else { whole }
     }

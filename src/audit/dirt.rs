@@ -12,7 +12,8 @@ use super::types::{Audit, Fault, Region};
 use crate::checkpoint::Dump;
 use crate::layout::map;
 use crate::mutant;
-use crate::plan::{Plan, Role};
+use crate::num::Dtype;
+use crate::plan::{Plan, Role, ScalePlan};
 
 /// The dirt's name; `beside` says that elements are explained already.
 pub(super) fn by_place(audit: &Audit, beside: bool) -> Option<Diagnosis> {
@@ -66,7 +67,7 @@ pub(super) fn by_size(
     if !audit.regions.iter().any(|r| r.fault == Fault::Size) {
         return Ok(None);
     }
-    let (mut uncut, mut turned) = (0, 0);
+    let (mut uncut, mut turned, mut coarse) = (0, 0, 0);
     for stored in &dump.tensors {
         let Ok(map) = map(plan, stored.role, stored.rank) else {
             return Ok(None);
@@ -76,46 +77,120 @@ pub(super) fn by_size(
             continue;
         }
         let experts = experts_of(plan, stored.rank)?.len();
-        let bytes = |rows: usize, cols: usize| count(experts * rows * cols * map.grid.bits / 8);
-        let [_, rows, cols] = map.logical_shape();
         let tile = map.grid.tile();
+        let bytes = |rows: usize, cols: usize| {
+            let (rows, cols) = (rows.next_multiple_of(tile.0), cols.next_multiple_of(tile.1));
+            count(experts * rows * cols * map.grid.bits / 8)
+        };
+        let [_, rows, cols] = map.logical_shape();
         match stored.role {
             Role::W13Scale | Role::W2Scale
-                if actual
-                    == bytes(rows.next_multiple_of(tile.0), cols.next_multiple_of(tile.1)) =>
+                if blocks(plan, stored.role).is_some_and(|(r, c)| actual == bytes(r, c)) =>
             {
-                uncut += 1;
+                coarse += 1;
             }
+            Role::W13Scale | Role::W2Scale if actual == bytes(rows, cols) => uncut += 1,
             Role::W2 => {
                 let real = map.cols.runs().iter().map(|run| run.len).sum::<usize>();
                 let pad = map.shape()[2] - real;
-                turned += usize::from(actual == bytes(rows + pad, real));
+                turned +=
+                    usize::from(actual == count(experts * (rows + pad) * real * map.grid.bits / 8));
             }
             _ => return Ok(None),
         }
     }
-    Ok(match (uncut, turned) {
-        (0, 0) => None,
-        (_, 0) => of_mutant("scales-not-cut", Evidence::Sizes),
-        (0, _) => of_mutant("w2-padded-on-hidden", Evidence::Sizes),
+    Ok(match (uncut, turned, coarse) {
+        (0, 0, 0) => None,
+        (_, 0, 0) => of_mutant("scales-not-cut", Evidence::Sizes),
+        (0, _, 0) => of_mutant("w2-padded-on-hidden", Evidence::Sizes),
+        (0, 0, _) => {
+            let found = of_mutant("shares-inside-blocks", Evidence::Sizes);
+            found.map(|found| Diagnosis {
+                detail: refined(plan).unwrap_or_default(),
+                ..found
+            })
+        }
         _ => None,
     })
 }
 
+/// A clause on blocks that a plan makes finer, where it does: ranks would begin inside them.
+pub fn refined(plan: &Plan) -> Option<String> {
+    let of = |s: &ScalePlan| {
+        [
+            (s.row_block_source, s.row_block),
+            (s.col_block_source, s.col_block),
+        ]
+        .into_iter()
+        .find(|(from, to)| from != to)
+    };
+    let scales = [&plan.w2_scale, &plan.w13_scale];
+    let (from, to) = scales.into_iter().flatten().find_map(of)?;
+    let width = plan.width;
+    Some(format!(
+        "shares of {width} begin inside scale blocks of {from}, so that this layout repeats scales on a grid of {to}"
+    ))
+}
+
+/// Rows and columns of a rank's scales on the checkpoint's own grid, where the plan's is finer.
+fn blocks(plan: &Plan, role: Role) -> Option<(usize, usize)> {
+    let (s, halves) = match role {
+        Role::W13Scale => (plan.w13_scale?, plan.dims.halves),
+        _ => (plan.w2_scale?, 1),
+    };
+    let finer = (s.row_block, s.col_block) != (s.row_block_source, s.col_block_source);
+    let of = |n: u64, to: u64, from: u64| match from {
+        0 => n,
+        _ => n.saturating_mul(to).div_ceil(from),
+    };
+    let rows = of(
+        s.rows_padded / halves.max(1),
+        s.row_block,
+        s.row_block_source,
+    );
+    let size = |n: u64| usize::try_from(n).ok();
+    finer.then_some((
+        size(rows.checked_mul(halves)?)?,
+        size(of(s.cols_padded, s.col_block, s.col_block_source))?,
+    ))
+}
+
 /// Padding of minus zero: some encoders write it for zero (facts/peers.md 3). No mutant, as no
 /// property may see it.
-pub(super) fn minus_zero(audit: &Audit) -> Option<Diagnosis> {
+pub(super) fn minus_zero(plan: &Plan, audit: &Audit) -> Option<Diagnosis> {
     // Elements in the place of padding may be minus zero as well.
     let moved = audit.regions.iter().any(|r| r.fault == Fault::Element);
-    (audit.minus_zero_pads > 0 && !moved).then(|| Diagnosis {
+    if audit.minus_zero_pads == 0 || moved {
+        return None;
+    }
+    let bias = |name: &str| name.ends_with("bias");
+    let (biases, weights): (Vec<&str>, Vec<&str>) =
+        audit.minus_zero_in.iter().partition(|name| bias(name));
+    let code = match plan.weight.element() {
+        Dtype::E2m1 => "0x8 in FP4, 0x88 where two are packed",
+        Dtype::E4m3 | Dtype::E5m2 | Dtype::E4m3Fnuz => {
+            "0x80 in FP8, which a cast to FNUZ makes NaN"
+        }
+        Dtype::Bf16 => "0x8000 in bf16",
+        Dtype::F16 => "0x8000 in f16",
+        _ => "a sign alone",
+    };
+    let mut told = Vec::new();
+    if !weights.is_empty() {
+        told.push(format!("{code}: in {}", weights.join(" and ")));
+    }
+    if !biases.is_empty() {
+        told.push(format!("a sign alone: in {}", biases.join(" and ")));
+    }
+    Some(Diagnosis {
         name: "minus-zero-pads",
-        meaning: "padding of minus zero (0x88 in packed FP4, 0x80 in FP8, 0x8000 in bf16): inert; FP8 that is cast to FNUZ has NaN there",
+        meaning: "padding of minus zero: inert",
         source: "facts/peers.md 3",
         by: Evidence::Places,
         experts: None,
         tensors: Vec::new(),
         ranks: Vec::new(),
-        detail: String::new(),
+        detail: told.join("; "),
         sample: String::new(),
     })
 }

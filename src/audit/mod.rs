@@ -8,7 +8,10 @@ mod diagnose;
 mod dirt;
 mod error;
 mod files;
+mod globals;
 mod moved;
+mod orders;
+mod others;
 mod sample;
 mod types;
 mod values;
@@ -19,6 +22,7 @@ mod tests;
 
 pub use check::{audit, audit_bytes};
 pub use diagnose::{Diagnosis, Evidence, TooLarge, diagnose, too_large};
+pub use dirt::refined;
 pub use error::AuditError;
 pub use files::{audit_files, audit_files_told, layer_shape};
 pub use types::{Audit, Audited, Difference, Fault, Region};

@@ -10,9 +10,10 @@ use super::sample::Sample;
 use super::variants::{Held, Padding, Variants};
 use crate::checkpoint::{Dump, Layer};
 use crate::layout::{logical_of, map};
+use crate::mutant;
 use crate::plan::{Plan, Role};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks that hold the share of another rank, of their own group of experts or of another one: told
 /// by the first and the last expert that a rank holds.
@@ -41,11 +42,28 @@ pub(super) fn exchanged(
     if whose.is_empty() || !wrong.clone().all(explained) {
         return Ok(Vec::new());
     }
-    Ok(vec![Diagnosis {
+    let mut found = vec![exchange(&whose, Evidence::Ends)];
+    // Where each rank that differs has its group's first share, which lies where it should.
+    let shards = plan.parallel.tp / plan.parallel.ep;
+    let shards = usize::try_from(shards).unwrap_or(usize::MAX).max(1);
+    let there = dump.ranks();
+    let copies = |(rank, other): (&usize, &usize)| {
+        rank / shards * shards == *other && there.contains(other) && !whose.contains_key(other)
+    };
+    let first = mutant::ALL.iter().find(|m| m.name == "ranks-all-first");
+    if let Some(first) = first.filter(|_| whose.iter().all(copies)) {
+        found.insert(0, Diagnosis::of(first, Evidence::Ends));
+    }
+    Ok(found)
+}
+
+/// Whose share each rank holds, as a diagnosis.
+fn exchange(whose: &BTreeMap<usize, usize>, by: Evidence) -> Diagnosis {
+    Diagnosis {
         name: "ranks-exchanged",
         meaning: "a rank's file holds the share of another rank, or of another group's experts",
         source: "no report; this audit's comparison with every rank's share",
-        by: Evidence::Ends,
+        by,
         experts: None,
         tensors: Vec::new(),
         ranks: whose.keys().copied().collect(),
@@ -55,7 +73,51 @@ pub(super) fn exchanged(
                 .map(|(rank, other)| format!("rank {rank} holds what belongs on rank {other}")),
         ),
         sample: String::new(),
-    }])
+    }
+}
+
+/// The same of the experts that are looked at, and of the tensors that differ: others may be right.
+pub(super) fn shares(look: &Look<'_>) -> Vec<Diagnosis> {
+    let (plan, right) = (&look.plan, look.right(Padding::Any));
+    if plan.ranks.len() > EXCHANGE_RANKS_MAX {
+        return Vec::new();
+    }
+    let all = || look.held.iter().zip(&right);
+    let wrong: BTreeSet<usize> = all()
+        .filter(|(_, right)| !**right)
+        .map(|(held, _)| held.stored.rank)
+        .collect();
+    let experts = |rank: usize| (plan.ranks[rank].expert_start, plan.ranks[rank].expert_len);
+    let mut whose = BTreeMap::new();
+    for rank in wrong {
+        let is = |other: &usize| {
+            let of_rank = |(held, right): &(&Held<'_>, &bool)| held.stored.rank == rank && !**right;
+            let same = |(held, _)| look.right.same_of(*other, held, Padding::Any);
+            *other != rank && experts(*other) == experts(rank) && all().filter(of_rank).all(same)
+        };
+        let mut others = (0..plan.ranks.len()).filter(is);
+        // What may be more than one's says nothing.
+        let (Some(other), None) = (others.next(), others.next()) else {
+            return Vec::new();
+        };
+        whose.insert(rank, other);
+    }
+    if whose.is_empty() {
+        return Vec::new();
+    }
+    let spared = all().any(|(held, right)| {
+        let other = whose.get(&held.stored.rank);
+        *right && other.is_some_and(|&o| !look.right.same_of(o, held, Padding::Any))
+    });
+    vec![Diagnosis {
+        experts: Some(look.experts.clone()),
+        tensors: if spared {
+            look.names(&right)
+        } else {
+            Vec::new()
+        },
+        ..exchange(&whose, Evidence::Elements)
+    }]
 }
 
 /// The first of some phrases, and how many more there are.
@@ -171,6 +233,50 @@ pub(super) fn shifted(look: &Look<'_>) -> Vec<Diagnosis> {
         ranks: begins.keys().copied().collect(),
         detail: how_far(&begins),
         sample: String::new(),
+    }]
+}
+
+/// Equal shares that begin inside blocks which share a scale, where the plan gives ranks whole blocks:
+/// scales by elements, by the blocks that the shares lie in, or as planned.
+pub(super) fn straddling(look: &Look<'_>) -> Vec<Diagnosis> {
+    let (plan, right) = (&look.plan, look.right(Padding::Any));
+    let shards = (plan.parallel.tp / plan.parallel.ep).max(1);
+    let block = plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
+    let (i, width) = (plan.dims.i, plan.dims.i / shards);
+    let mutant = mutant::ALL
+        .iter()
+        .find(|m| m.name == "shares-inside-blocks");
+    let Some(mutant) = mutant.filter(|_| i.is_multiple_of(shards) && !width.is_multiple_of(block))
+    else {
+        return Vec::new();
+    };
+    let shares = |of: &dyn Fn(u64) -> (u64, u64)| {
+        let mut wrong = plan.clone();
+        for share in &mut wrong.ranks {
+            let (start, end) = of(share.rank % shards * width);
+            (share.start, share.len) = (start, end.min(i) - start);
+        }
+        look.right.repacked(&wrong, &look.logical)
+    };
+    let elements = shares(&|start| (start, start + width));
+    let blocks = shares(&|start| {
+        let end = (start + width).next_multiple_of(block);
+        (start / block * block, end)
+    });
+    let explained = |(held, right): (&Held<'_>, &bool)| {
+        let scale = matches!(held.stored.role, Role::W13Scale | Role::W2Scale);
+        *right || elements.same(held, Padding::Any) || scale && blocks.same(held, Padding::Any)
+    };
+    let all = || look.held.iter().zip(&right);
+    let weights = |(held, right): (&Held<'_>, &bool)| {
+        !*right && matches!(held.stored.role, Role::W13 | Role::W2)
+    };
+    if !all().any(weights) || !all().all(explained) {
+        return Vec::new();
+    }
+    vec![Diagnosis {
+        experts: Some(look.experts.clone()),
+        ..Diagnosis::of(mutant, Evidence::Elements)
     }]
 }
 

@@ -168,6 +168,8 @@ pub struct Audit {
     pub pads: u64,
     /// Padding weights that decode to minus zero: inert, and counted.
     pub minus_zero_pads: u64,
+    /// The tensors that hold them.
+    pub minus_zero_in: BTreeSet<&'static str>,
     /// Differences in all.
     pub differing: u64,
     /// The same by tensor and fault, in the order found.

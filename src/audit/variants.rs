@@ -52,15 +52,8 @@ impl Variants {
         open: &[&Held<'_>],
         padding: Padding,
     ) -> Option<Variants> {
-        let may_be = |packed: &PackedInputs| {
-            padding == Padding::Any || open.iter().all(|held| inert_elsewhere(packed, held))
-        };
         match mutant.stage {
-            Stage::Layout(change) => {
-                let wrong = change(plan)?;
-                may_be(&pack_layer(&wrong, logical).ok()?).then_some(())?;
-                Variants::of(&wrong, logical)
-            }
+            Stage::Layout(change) => Variants::laid_out(&change(plan)?, logical, open, padding),
             Stage::LayoutOf(change, roles) => {
                 let (wrong, mut all) = (change(plan)?, self.clone());
                 for packed in &mut all.0 {
@@ -71,7 +64,7 @@ impl Variants {
             }
             Stage::Bytes(change) => {
                 let mut first = self.0[0].clone();
-                (change(plan, &mut first) && may_be(&first)).then_some(())?;
+                (change(plan, &mut first) && may_be(&first, open, padding)).then_some(())?;
                 let mut all = self.clone();
                 for packed in &mut all.0[1..] {
                     change(plan, packed);
@@ -82,11 +75,21 @@ impl Variants {
             Stage::Plan(change) => {
                 let mut wrong = plan.clone();
                 change(&mut wrong).then_some(())?;
-                may_be(&pack_layer(&wrong, logical).ok()?).then_some(())?;
-                Variants::of(&wrong, logical)
+                Variants::laid_out(&wrong, logical, open, padding)
             }
             Stage::Reload(_) | Stage::Output(_) => None,
         }
+    }
+
+    /// What another plan makes of the layer; none as for [`Variants::wrong`].
+    pub(super) fn laid_out(
+        wrong: &Plan,
+        logical: &Logical,
+        open: &[&Held<'_>],
+        padding: Padding,
+    ) -> Option<Variants> {
+        may_be(&pack_layer(wrong, logical).ok()?, open, padding).then_some(())?;
+        Variants::of(wrong, logical)
     }
 
     /// The same layer with tensors packed anew as another plan says, where it can say them.
@@ -195,6 +198,11 @@ impl Variants {
         let fits = tensor.bytes().len() == held.bytes.len();
         fits.then(|| [codes(tensor.bytes()), codes(&held.bytes)])
     }
+}
+
+/// Whether tensors that are not right may be these, looked at cheaply.
+fn may_be(packed: &PackedInputs, open: &[&Held<'_>], padding: Padding) -> bool {
+    padding == Padding::Any || open.iter().all(|held| inert_elsewhere(packed, held))
 }
 
 /// Whether a tensor has these bytes, but for places that may be padding: a look that costs little.

@@ -207,7 +207,16 @@ impl<'a> Dump<'a> {
                 return Err(tensor_error(checkpoint.place(), name, why));
             }
             if let Some(other) = found.insert((at, role), name.to_owned()) {
-                let why = format!("`{}` is the same tensor of rank {at}", shown(&other));
+                let shown = shown(&other);
+                let why = match (layer_of(&other), of_layer) {
+                    (a, b) if a == b => format!("`{shown}` is the same tensor of rank {at}"),
+                    (None, _) => format!(
+                        "`{shown}` is the same tensor of rank {at}, and its name says no layer"
+                    ),
+                    _ => format!(
+                        "its name says no layer, and `{shown}` is the same tensor of rank {at}"
+                    ),
+                };
                 return Err(tensor_error(checkpoint.place(), name, why));
             }
         }
@@ -227,6 +236,27 @@ impl<'a> Dump<'a> {
             tensors: found.into_iter().map(stored).collect(),
             unread,
         })
+    }
+
+    /// Names of tensors that seem to be a role's, and are not taken as it: of the same projection and kind.
+    pub fn near(&self, role: Role) -> Vec<&str> {
+        let stems = if role.is_second() {
+            ["w2_", "gemm2_"]
+        } else {
+            ["w13_", "gemm1_"]
+        };
+        let is = |name: &&str| {
+            let last = name.rsplit('.').next().unwrap_or(name);
+            let known = Role::ALL
+                .into_iter()
+                .any(|role| names(role).contains(&last));
+            let rest = stems.iter().find_map(|stem| last.strip_prefix(stem));
+            !known
+                && rest.is_some_and(|rest| {
+                    kind_of(rest).is_some_and(|kind| kind == kind_of_role(role))
+                })
+        };
+        self.unread.iter().map(String::as_str).filter(is).collect()
     }
 
     /// The ranks that tensors are of, in order.
@@ -301,6 +331,27 @@ impl Dump<'_> {
         let part = (first + count(rows.start)) * line..(first + count(rows.end)) * line;
         let bytes = file.data(&stored.name, part)?;
         Ok(widened(dtype, entry.dtype, bytes))
+    }
+}
+
+/// What a name seems to mean by what follows its projection.
+fn kind_of(rest: &str) -> Option<Kind> {
+    match rest {
+        _ if rest.contains("input") || rest.contains("shape") => None,
+        _ if rest.contains("bias") => Some(Kind::Bias),
+        _ if rest.contains("global") || rest.ends_with("_2") => Some(Kind::Global),
+        _ if rest.contains("scale") => Some(Kind::Scale),
+        _ if rest.contains("weight") => Some(Kind::Weight),
+        _ => None,
+    }
+}
+
+fn kind_of_role(role: Role) -> Kind {
+    match role {
+        Role::W13 | Role::W2 => Kind::Weight,
+        Role::W13Scale | Role::W2Scale => Kind::Scale,
+        Role::W13Global | Role::W2Global => Kind::Global,
+        Role::W13Bias | Role::W2Bias => Kind::Bias,
     }
 }
 

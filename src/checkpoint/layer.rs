@@ -3,7 +3,7 @@
 use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal, shape_fits};
 use super::error::{CheckpointError, shown, tensor_error};
 use super::file::{Entry, count};
-use super::find::{Family, Kind, changes_meaning, family, shared_family};
+use super::find::{Family, Kind, changes_meaning, family, layer_of, shared_family};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -122,6 +122,17 @@ impl<'a> Layer<'a> {
     /// The layer's number, if names say one.
     pub fn number(&self) -> Option<u64> {
         self.family.layer
+    }
+
+    /// The other layers of the checkpoint that are like it, with their numbers.
+    pub fn others(&self) -> impl Iterator<Item = (u64, Layer<'a>)> {
+        let numbers: BTreeSet<u64> = self.checkpoint.names().filter_map(layer_of).collect();
+        let (checkpoint, shape, own) = (self.checkpoint, self.shape, self.prefix().to_owned());
+        numbers.into_iter().filter_map(move |number| {
+            let layer = Layer::find(checkpoint, shape, Some(number)).ok()?;
+            // A name without a number would be found under every one.
+            (layer.number() == Some(number) && layer.prefix() != own).then_some((number, layer))
+        })
     }
 
     /// Tensors below its prefix that no role takes: input scales, mostly.

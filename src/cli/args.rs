@@ -2,7 +2,7 @@
 //!
 //! It must not act on them. Long because every command's arguments stand in this one place. Layer 11.
 
-use super::pad_args::{PadArgs, VerifyArgs};
+use super::pad_args::{AuditArgs, PadArgs, VerifyArgs};
 use super::progress::ProgressArgs;
 use crate::run::StackVersion;
 use crate::terms::{LayerKind, WeightFormat};
@@ -139,60 +139,6 @@ pub(super) enum PlanFormat {
     Markdown,
     /// For spreadsheets: one row a plan.
     Csv,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct AuditArgs {
-    /// The checkpoint: a directory with its config.json, or a safetensors file
-    #[arg(value_name = "BEFORE")]
-    pub(super) before: PathBuf,
-    /// The padded parameters as an engine holds them: a safetensors file (see docs/audit.md)
-    #[arg(value_name = "AFTER")]
-    pub(super) after: PathBuf,
-    /// The rule that padded them (see `padproof list rules`)
-    #[arg(long, value_name = "ID", required_unless_present = "layout")]
-    pub(super) rule: Option<String>,
-    /// A scheme in place of a rule, in the words of a case line (pad=i128,order=up-gate), or a file of them
-    #[arg(long, value_name = "SCHEME", conflicts_with = "rule")]
-    pub(super) layout: Option<String>,
-    /// The rule as on this architecture: sm90, gfx950, cpu …, or a family: cuda, rocm
-    #[arg(long, value_name = "NAME")]
-    pub(super) arch: Option<String>,
-    /// A rule file to load beside the shipped ones
-    #[arg(long, value_name = "FILE")]
-    pub(super) rules: Option<PathBuf>,
-    /// The model, if no config.json lies beside BEFORE: a config file, a directory or a built-in name
-    #[arg(long, value_name = "CONFIG_OR_NAME")]
-    pub(super) model: Option<String>,
-    /// Tensor-parallel ranks in all; AFTER's own `tp`, else 1, if left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
-    pub(super) tp: Option<u64>,
-    /// Expert-parallel groups; divides TP
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
-    pub(super) ep: u64,
-    /// The rank whose parameters AFTER holds, where neither its names nor its own `rank` say so
-    #[arg(long, value_name = "R")]
-    pub(super) rank: Option<usize>,
-    /// The layer; the one that AFTER names, else the first with experts, if left out
-    #[arg(long, value_name = "L")]
-    pub(super) layer: Option<u64>,
-    /// The layer's shared experts in place of its routed ones
-    #[arg(long)]
-    pub(super) shared: bool,
-    /// Format of the output
-    #[arg(long, value_name = "FORMAT", default_value = "human")]
-    pub(super) format: AuditFormat,
-    #[command(flatten)]
-    pub(super) progress: ProgressArgs,
-}
-
-/// Formats of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum AuditFormat {
-    /// For people.
-    Human,
-    /// For programs.
-    Json,
 }
 
 #[derive(Debug, Args)]

@@ -2,21 +2,24 @@
 //!
 //! It must not judge bytes. Layer 11.
 
-use super::args::{AuditArgs, AuditFormat};
 use super::bytes::Bytes;
 use super::environment::{Environment, rule_switches};
 use super::error::CliError;
+use super::pad_args::{AuditArgs, AuditFormat};
 use super::select;
-use crate::audit::{Audited, TooLarge, audit_files_told, diagnose, layer_shape, too_large};
-use crate::case::{Case, Scheme};
+use crate::audit::{
+    Audit, Audited, Fault, Region, TooLarge, audit_files_told, diagnose, layer_shape, refined,
+    too_large,
+};
+use crate::case::{Case, PadSpec, Scheme};
 use crate::checkpoint::{Checkpoint, Dump, Layer, LayerShape, Whose};
 use crate::model::Model;
 use crate::pad::Step;
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, layers, plan_layer, spelled_rule};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, Role, layers, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
 use crate::rule::{Rules, Unread};
 use crate::run::{ExitCode, on_arch};
-use crate::terms::{Bias, LayerKind};
+use crate::terms::{Bias, Extent, LayerKind};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -85,6 +88,8 @@ pub(super) fn audit(
     let found = found?;
     let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
     let mut notes: Vec<String> = unread(&plan).into_iter().collect();
+    notes.extend(refined(&plan));
+    notes.extend(not_taken(&dump, &found));
     match too_large(&plan)?.filter(|_| !found.clean()) {
         // Of what has a name there is nothing left to look for.
         Some(TooLarge::Exchange(_)) if !diagnoses.is_empty() => {}
@@ -217,6 +222,9 @@ fn plan(
                     "{place} takes pad, split, order, place, store and nib alone, not {scheme}"
                 )));
             };
+            if let Some(why) = idle(spec, &routed) {
+                return Err(CliError::Usage(format!("{place}: {why}")));
+            }
             spelled = spelled_rule(spec, routed.weight)?;
             &spelled
         }
@@ -252,6 +260,35 @@ fn plan(
         )));
     }
     Ok(plan)
+}
+
+/// A word of a layout that says nothing of this format or layer, and why.
+fn idle(spec: &PadSpec, part: &LayerSpec) -> Option<String> {
+    let (bare, weight) = (PadSpec::default(), part.weight);
+    let blocks = weight.scale().is_some_and(|grid| {
+        [grid.rows, grid.cols]
+            .iter()
+            .any(|extent| matches!(extent, Extent::Block(_)))
+    });
+    if spec.store.scales != bare.store.scales && !blocks {
+        let word = spec.store.scales;
+        return Some(format!(
+            "store={word} says how block scales lie, and {weight} has none"
+        ));
+    }
+    if spec.nib != bare.nib && weight.element().bits() != 4 {
+        let nib = spec.nib;
+        return Some(format!(
+            "nib={nib} says which half of a byte is first, and {weight} has no two elements in one"
+        ));
+    }
+    let orders = [
+        ("order", spec.order != bare.order),
+        ("place", spec.place != bare.place),
+    ];
+    let (word, _) = orders.into_iter().find(|(_, said)| *said)?;
+    (part.activation.halves() == 1)
+        .then(|| format!("{word}= says how gate and up lie, and these experts have no gate"))
 }
 
 /// The words of a layout, those given or those of a file, a few a line; and what to call where they are
@@ -326,6 +363,24 @@ fn unread(plan: &Plan) -> Option<String> {
             open.join(", ")
         )
     })
+}
+
+/// Sentences on tensors that are missing where one of a like name is there.
+fn not_taken(dump: &Dump<'_>, found: &Audit) -> Vec<String> {
+    let missing = found.regions.iter().filter(|r| r.fault == Fault::Missing);
+    let role = |name: &str| Role::ALL.into_iter().find(|role| role.name() == name);
+    let told = |region: &Region| {
+        let near = dump.near(role(region.tensor)?);
+        let (name, tensor) = (near.first()?, region.tensor);
+        let why = match name.contains("global_scale") {
+            true => "it divides, and engines make of it the one that multiplies: dump that",
+            false => "docs/audit.md lists the names that are",
+        };
+        Some(format!(
+            "{tensor} is missing; `{name}` is there, a name that is not taken as it: {why}"
+        ))
+    };
+    missing.filter_map(told).collect()
 }
 
 /// A sentence on the tensors that the audit says nothing about.

@@ -18,7 +18,8 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
             let (code, verdict, title) = (page.code, page.verdict(), page.title());
             writeln!(out, "{code}  {verdict:width$}  {title}")?;
         }
-        let words: Vec<&str> = fault_words().collect();
+        let is_mutant = |word: &&str| mutant::ALL.iter().any(|m| m.name == *word);
+        let words: Vec<&str> = fault_words().filter(|w| !is_mutant(w)).collect();
         let verdicts = Fit::ALL.map(Fit::name).join(", ");
         writeln!(out, "verdicts of plan, worst first: {verdicts}")?;
         writeln!(out, "words of audit and verify: {}", words.join(", "))?;
@@ -34,10 +35,10 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
     } else if let Some((section, about)) = verdict_section(&lower) {
         let text = format!("{lower}\n\n{}\n\n{}", section.trim_end(), about.trim_end());
         writeln!(out, "{}", text.replace('`', ""))?;
-    } else if let Some(section) = fault_section(&lower) {
-        writeln!(out, "{lower}\n\n{}", section.trim_end().replace('`', ""))?;
     } else if let Some(mutant) = mutant::ALL.iter().find(|m| m.name == lower) {
         fault(mutant, out)?;
+    } else if let Some(section) = fault_section(&lower) {
+        writeln!(out, "{lower}\n\n{}", section.trim_end().replace('`', ""))?;
     } else {
         return Err(unknown(word));
     }
@@ -62,7 +63,10 @@ fn fault(mutant: &Mutant, out: &mut dyn Write) -> Result<(), CliError> {
         }
         Stage::Output(_) => "no file shows it: only running the layer does",
     };
-    writeln!(out, "{told}")?;
+    match fault_section(mutant.name) {
+        Some(section) => writeln!(out, "{}\n", section.trim_end().replace('`', ""))?,
+        None => writeln!(out, "{told}")?,
+    }
     writeln!(out, "known from {}", mutant.source)?;
     writeln!(
         out,

@@ -127,8 +127,18 @@ fn text(file: &str) -> Result<Option<String>, ModelError> {
         file: file.to_owned(),
         source,
     };
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
+    // A pipe would be waited for while it is opened.
+    let opened = std::fs::metadata(file).and_then(|is| match is.is_file() {
+        true => Ok((File::open(file)?, is.len())),
+        false => Err(std::io::Error::other("not a regular file")),
+    });
+    let too_big = || ModelError::TooBig {
+        file: file.to_owned(),
+        limit: FILE_LIMIT,
+    };
+    let opened = match opened {
+        Ok((_, bytes)) if bytes > FILE_LIMIT => return Err(too_big()),
+        Ok((opened, _)) => opened,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
@@ -149,10 +159,7 @@ fn text(file: &str) -> Result<Option<String>, ModelError> {
         .read_to_end(&mut bytes)
         .map_err(io)?;
     if bytes.len() as u64 > FILE_LIMIT {
-        return Err(ModelError::TooBig {
-            file: file.to_owned(),
-            limit: FILE_LIMIT,
-        });
+        return Err(too_big());
     }
     String::from_utf8(bytes)
         .map(Some)

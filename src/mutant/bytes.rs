@@ -212,34 +212,6 @@ pub(super) fn input_tail_stale(plan: &Plan, packed: &mut PackedInputs) -> bool {
     true
 }
 
-/// A scale of one projection used for both (gate's for up): of the second level, or of whole tensors.
-pub(super) fn gate_global_for_up(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let each_half = |_: usize, t: &mut crate::tensor::Tensor| {
-        if t.bits() == 32 && t.shape()[1..] == [2, 1] {
-            for pair in t.f32s_mut().chunks_exact_mut(2) {
-                pair[1] = pair[0];
-            }
-        }
-    };
-    let whole = plan.dims.halves == 2 && plan.w13_scale.is_some_and(|s| s.row_block == 0);
-    let scale = whole && each(packed, Role::W13Scale, each_half);
-    each(packed, Role::W13Global, each_half) || scale
-}
-
-/// One expert's global scale used for all (facts/upstream-padding.md 3.1 V-10).
-pub(super) fn first_experts_global(_: &Plan, packed: &mut PackedInputs) -> bool {
-    let first_of_all = |_: usize, t: &mut crate::tensor::Tensor| {
-        let each = t.shape()[1..].iter().product();
-        let values = t.f32s_mut();
-        let first: Vec<f32> = values.iter().take(each).copied().collect();
-        for (n, value) in values.iter_mut().enumerate() {
-            *value = first[n % each];
-        }
-    };
-    let second = each(packed, Role::W2Global, first_of_all);
-    each(packed, Role::W13Global, first_of_all) || second
-}
-
 /// The last rank never loads: its buffers stay zero.
 pub(super) fn last_rank_missing(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let last = packed.ranks.len() - 1;

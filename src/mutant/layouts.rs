@@ -31,44 +31,31 @@ pub(super) fn halves_swapped(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// M5: interleaved in groups of another size, or interleaved rows for a kernel that wants halves.
-pub(super) fn interleave_mixed_up(plan: &Plan) -> Option<Plan> {
-    let order = match plan.order {
-        Order::Int8 => Order::Int1,
-        Order::Int16 => Order::Int8,
-        Order::Int1 | Order::Int1Up | Order::Int64 => Order::GateUp,
-        Order::GateUp | Order::UpGate => Order::Int1,
-    };
-    let row_blocks = plan.w13_scale.is_some_and(|s| s.row_block > 1);
-    (gated(plan) && plan.width_padded > 1 && !row_blocks).then(|| Plan {
-        order,
-        ..plan.clone()
-    })
+/// M5: rows in turn for a kernel that reads halves.
+pub(super) fn interleaved_for_halves(plan: &Plan) -> Option<Plan> {
+    let halves = plan.order.interleave() == 0;
+    halves.then(|| in_order(plan, Order::Int1)).flatten()
 }
 
-/// M5, facts/reports.md B43: halves where the kernel reads rows in turn; which half is first is what
-/// [`interleave_mixed_up`] leaves open.
+/// M5, facts/reports.md B43: halves where the kernel reads rows in turn.
 pub(super) fn halves_for_interleaved(plan: &Plan) -> Option<Plan> {
-    let order = match plan.order {
-        Order::Int8 | Order::Int16 => Order::GateUp,
-        Order::Int1 | Order::Int1Up | Order::Int64 => Order::UpGate,
-        Order::GateUp | Order::UpGate => return None,
-    };
-    in_order(plan, order)
+    let halves = plan.order.interleave() == 0;
+    (!halves).then(|| in_order(plan, Order::GateUp)).flatten()
 }
 
-/// M5: rows in groups of a size that [`interleave_mixed_up`] does not try.
+/// M5: rows in turn, in groups of another size.
 pub(super) fn interleaved_in_other_groups(plan: &Plan) -> Option<Plan> {
     let order = match plan.order {
-        Order::GateUp | Order::UpGate | Order::Int1 | Order::Int1Up => Order::Int8,
-        Order::Int8 | Order::Int64 => Order::Int16,
-        Order::Int16 => Order::Int64,
+        Order::GateUp | Order::UpGate => return None,
+        Order::Int1 | Order::Int1Up | Order::Int16 => Order::Int8,
+        Order::Int8 => Order::Int1,
+        Order::Int64 => Order::Int16,
     };
     in_order(plan, order)
 }
 
-/// The plan with rows in another order, where its sizes allow that.
-fn in_order(plan: &Plan, order: Order) -> Option<Plan> {
+/// The same plan with the rows of its first projection in another order, where its sizes allow that.
+pub fn in_order(plan: &Plan, order: Order) -> Option<Plan> {
     let group = order.interleave().max(1);
     let fits = plan.width_padded > group && plan.width_padded.is_multiple_of(group);
     let row_blocks = plan.w13_scale.is_some_and(|s| s.row_block > 1);

@@ -1,7 +1,7 @@
 //! Every mutant, with the properties that claim to catch it.
 
 use super::types::Stage::{Bytes, Layout, LayoutOf, Output, Plan, Reload};
-use super::{Mutant, bytes, grids, layouts, outputs, plans, reload, storages};
+use super::{Mutant, bytes, globals, grids, layouts, outputs, plans, reload, storages};
 use crate::plan::Role;
 
 const IDENTITY: &str = "pad-identity";
@@ -51,9 +51,9 @@ pub const ALL: &[Mutant] = mutants! {
     "packed-bytes-doubled", Plan(plans::packed_bytes_doubled), [UNITS], "M14", "two packed elements counted as two bytes";
     "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1", "one pad after both halves";
     "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
-    "interleave-mixed-up", Layout(layouts::interleave_mixed_up), [IDENTITY, INERT], "M5", "rows interleaved in groups of another size";
-    "halves-for-interleaved", Layout(layouts::halves_for_interleaved), [IDENTITY, INERT], "M5, facts/reports.md B43", "halves for a kernel that reads interleaved rows, or halves in the other order";
-    "interleaved-in-other-groups", Layout(layouts::interleaved_in_other_groups), [IDENTITY, INERT], "M5, flashinfer 4874", "rows interleaved in groups of yet another size";
+    "interleaved-for-halves", Layout(layouts::interleaved_for_halves), [IDENTITY, INERT], "M5", "rows of gate and up in turn for a kernel that reads halves";
+    "halves-for-interleaved", Layout(layouts::halves_for_interleaved), [IDENTITY, INERT], "M5, facts/reports.md B43", "halves for a kernel that reads rows of gate and up in turn";
+    "interleaved-in-other-groups", Layout(layouts::interleaved_in_other_groups), [IDENTITY, INERT], "M5, flashinfer 4874", "rows in turn, in groups of another size than the kernel reads";
     "nibbles-swapped", Layout(layouts::nibbles_swapped), [IDENTITY, INERT, ROUND_TRIP], "M35", "the other nibble first";
     "scales-not-swizzled", Layout(storages::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
     "scales-in-other-tiles", Layout(storages::scales_in_other_tiles), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "scales in the tiles of a sister kernel";
@@ -82,8 +82,13 @@ pub const ALL: &[Mutant] = mutants! {
     "scales-not-cut", Bytes(bytes::scales_not_cut), [IDENTITY, INERT, SCALES], "facts/reports.md B64", "weights are cut over the ranks, their scales are not";
     "only-up-rows-zero", Bytes(grids::only_up_rows_zero), [INERT], "M21", "zero up rows do not silence swigluoai, whose up gets + 1";
     "input-tail-stale", Bytes(bytes::input_tail_stale), [INERT], "M22", "stale workspace in the hidden tail of the input";
-    "gate-global-for-up", Bytes(bytes::gate_global_for_up), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "gate's scale used for up";
-    "first-experts-global", Bytes(bytes::first_experts_global), [IDENTITY, INERT], "V-10", "one expert's global scale used for all";
+    "gate-global-for-up", Bytes(globals::gate_global_for_up), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "gate's scale used for up";
+    "up-global-for-gate", Bytes(globals::up_global_for_gate), [IDENTITY, INERT], "facts/upstream-padding.md 1.1 S4", "up's scale used for gate";
+    "larger-global-for-both", Bytes(globals::larger_global_for_both), [IDENTITY, INERT], "facts/peers.md 5, ModelOpt FP8", "the larger of gate's and up's scale used for both, and codes not made anew under it";
+    "globals-swapped", Bytes(globals::globals_swapped), [IDENTITY, INERT], "M4, facts/upstream-padding.md 1.1 S4", "gate's scale where up's belongs, and up's where gate's does";
+    "first-experts-global", Bytes(globals::first_experts_global), [IDENTITY, INERT], "V-10", "one expert's global scale used for all";
+    "largest-global-for-all", Bytes(globals::largest_global_for_all), [IDENTITY, INERT], "V-10, facts/peers.md 5", "the largest of all experts' global scales used for all, and codes not made anew under it";
+    "global-not-inverted", Bytes(globals::global_not_inverted), [IDENTITY, INERT], "facts/peers.md 5, compressed-tensors", "a global scale that divides where one that multiplies belongs";
     "scale-rows-shifted", Bytes(grids::scale_rows_shifted), [INERT, SCALES], "M10", "later experts read their scales from a shifted offset";
     "scale-columns-shifted", Bytes(grids::scale_columns_shifted), [INERT, SCALES], "facts/reports.md B66", "the scale tile taken for the rank instead of the element's block";
     "second-half-not-rescaled", Bytes(grids::second_half_not_rescaled), [IDENTITY, INERT], "M28", "requantised with the unpadded half length";

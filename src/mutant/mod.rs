@@ -3,6 +3,7 @@
 //! It must not be used outside audit's diagnosis, properties and tests. Layer 6.
 
 mod bytes;
+mod globals;
 mod grids;
 mod layouts;
 mod list;
@@ -12,5 +13,6 @@ mod reload;
 mod storages;
 mod types;
 
+pub use layouts::in_order;
 pub use list::ALL;
 pub use types::{Mutant, Stage, repack};

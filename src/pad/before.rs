@@ -4,7 +4,7 @@
 
 use super::certificate::{CERTIFICATE, Certificate};
 use super::change::{Change, Shaped};
-use super::config::{self, CONFIG, Config};
+use super::config::{self, CONFIG, Config, KEY};
 use super::digest::hashed_tensor;
 use super::error::{PadError, io_at};
 use super::folder::{Seen, sweep};
@@ -106,10 +106,26 @@ pub(super) fn done_before(
             "{out} is this checkpoint padded so already; nothing was written (padproof verify {out} checks it)"
         )));
     }
-    if !config.padded_before() {
-        return Ok(None);
+    let (place, file) = (folder.display(), folder.join(CERTIFICATE));
+    let certified = file.symlink_metadata().is_ok();
+    let (config_file, file) = (folder.join(CONFIG), file.display().to_string());
+    match (config.padded_before(), certified) {
+        (true, true) => {}
+        (false, false) => return Ok(None),
+        // Either alone: a key or a certificate that was taken away, or one of another checkpoint.
+        (true, false) => {
+            return Err(PadError::Refused(format!(
+                "{} has the key `{KEY}`, which says that padproof padded this checkpoint, but {file} is not there: pad the checkpoint that it was made of, or take the key away if that is this one; nothing was written",
+                config_file.display()
+            )));
+        }
+        (false, true) => {
+            return Err(PadError::Refused(format!(
+                "{file} says that padproof padded a checkpoint here, but {} has no key `{KEY}`: pad the checkpoint that it was made of, or move the certificate away if it is another's; nothing was written",
+                config_file.display()
+            )));
+        }
     }
-    let place = folder.display();
     match Certificate::read(folder) {
         Ok(there) if there.request == *request => {
             let damage = damage(folder, progress).or_else(|| unfinished(config, request, how));
@@ -126,8 +142,9 @@ pub(super) fn done_before(
             "{place} was padded before, from {} to {}: pad the checkpoint that it was made of",
             there.plan.routed.width.from, there.plan.routed.width.to
         ))),
-        Err(_) => Err(PadError::Refused(format!(
-            "{place}: its config.json says that padproof padded it, but {CERTIFICATE} cannot be read"
+        Err(why) => Err(PadError::Refused(format!(
+            "{} has the key `{KEY}`, but its certificate cannot be read: {why}",
+            config_file.display()
         ))),
     }
 }
@@ -288,6 +305,9 @@ pub(super) fn changes(
             routed |= !named.shared;
         }
         all.insert(name.clone(), change);
+    }
+    if let Some(error) = treat.mixed() {
+        return Err(placed(error, checkpoint));
     }
     if let Some(error) = failed.first(recipe, tensors) {
         return Err(error);

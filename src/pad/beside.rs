@@ -9,8 +9,9 @@ use super::sizes::{Blocks, Part};
 use super::treat::{Treat, shape, whole};
 use crate::checkpoint::{Kind, Named, Rows, changes_meaning, codes_in, named};
 use crate::num::Dtype;
-use crate::terms::{Extent, ScaleGrid};
+use crate::terms::{Extent, ScaleGrid, WeightFormat};
 use safetensors::Dtype as Stored;
+use std::collections::BTreeMap;
 
 /// Suffix of compressed-tensors' record of a packed weight's shape.
 const WEIGHT_SHAPE: &str = ".weight_shape";
@@ -54,6 +55,34 @@ impl Treat<'_> {
             "no known tensor of an expert: whether {dtype} {shape:?} must grow is not known"
         );
         Err(tensor(name, why))
+    }
+
+    /// A weight that is stored otherwise than most of its layer's, if one is.
+    pub(super) fn mixed(&self) -> Option<PadError> {
+        let mut all: BTreeMap<&str, BTreeMap<WeightFormat, (usize, &str)>> = BTreeMap::new();
+        for (name, shaped) in self.tensors {
+            let Some(named) = named(name, self.recipe.gated).filter(|n| !n.shared) else {
+                continue;
+            };
+            if !matches!(named.is, Some((_, Kind::Weight))) {
+                continue;
+            }
+            let part = &self.recipe.routed;
+            if let Ok(format) = self.format(name, &named, part, Some(shaped.dtype)) {
+                let of_layer = all.entry(named.prefix).or_default();
+                of_layer.entry(format).or_insert((0, name)).0 += 1;
+            }
+        }
+        let formats = all.into_values().find(|formats| formats.len() > 1)?;
+        // Of two that are as many, the one that the config does not say.
+        let said = |format: &WeightFormat| *format == self.recipe.routed.format;
+        let key = |(format, (many, _)): &(&WeightFormat, &(usize, &str))| (*many, said(format));
+        let (odd, (_, name)) = formats.iter().min_by_key(key)?;
+        let (most, _) = formats.iter().max_by_key(key)?;
+        let why = format!(
+            "it is stored as {odd}, and most weights of its layer as {most}: one layer in two formats is not padded"
+        );
+        Some(tensor(name, why))
     }
 
     /// Checks scales that the intermediate axis shares: those of another grid would keep the old width.

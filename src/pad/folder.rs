@@ -83,12 +83,16 @@ fn walk(
 ) -> Result<(), PadError> {
     for entry in fs::read_dir(at).map_err(io_at(at))? {
         let path = entry.map_err(io_at(at))?.path();
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-        let name = format!("{below}{}", name.unwrap_or_default());
+        let name = path.file_name().unwrap_or_default();
         let is = |why: &str| PadError::File {
             file: path.display().to_string(),
             why: why.to_owned(),
         };
+        let Some(name) = name.to_str() else {
+            odd(is("its name is no UTF-8, and certificates are text"))?;
+            continue;
+        };
+        let name = format!("{below}{name}");
         let meta = match path.metadata() {
             Ok(meta) => meta,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -164,6 +168,11 @@ fn held_elsewhere(journal: &File) -> bool {
     true
 }
 
+/// Whether a file is named as one that is being written: it is removed when a run goes on.
+pub(super) fn is_in_the_making(name: &str) -> bool {
+    name.ends_with(WRITING)
+}
+
 /// An output in the making; the journal's lock keeps other runs out.
 pub(super) struct Making {
     partial: PathBuf,
@@ -204,13 +213,12 @@ impl Making {
             };
             making.done = rest.into_iter().filter(whole).collect();
             // What was being written when the run was killed is no file of the checkpoint.
-            let left = |file: &Seen| file.name.ends_with(WRITING);
             let there = if folder.exists() {
                 list(&folder)?
             } else {
                 Vec::new()
             };
-            for file in there.iter().filter(|file| left(file)) {
+            for file in there.iter().filter(|file| is_in_the_making(&file.name)) {
                 let path = folder.join(&file.name);
                 fs::remove_file(&path).map_err(io_at(&path))?;
             }

@@ -141,7 +141,7 @@ impl<'a> Treat<'a> {
     }
 
     /// How a weight's elements are stored: as the config says where scales lie beside it, else plain.
-    fn format(
+    pub(super) fn format(
         &self,
         name: &str,
         named: &Named<'_>,

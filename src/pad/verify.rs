@@ -15,6 +15,7 @@ use super::stream;
 use super::treat::{Tensors, Treat};
 use super::write::{Progress, Step};
 use crate::checkpoint::{INDEX, TensorFile};
+use crate::model::FILE_LIMIT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -365,6 +366,15 @@ fn others(
             continue;
         }
         verified.files += 1;
+        let most = match &*note.name {
+            CONFIG => FILE_LIMIT,
+            INDEX => INDEX_MAX,
+            _ => u64::MAX,
+        };
+        // Of what is too large to be one, the size is the finding.
+        if there.iter().any(|s| s.name == note.name && s.bytes > most) {
+            continue;
+        }
         let path = folder.join(&note.name);
         let found = hashed(&path, &mut std::io::sink(), progress)?;
         if found != *note.output.as_ref().unwrap_or(&note.input) {

@@ -9,7 +9,7 @@ use super::certificate::{
 use super::change::Change;
 use super::digest::{hash, hashed};
 use super::error::{PadError, io_at};
-use super::folder::{Done, Head, Making, Seen, list, unchanged};
+use super::folder::{Done, Head, Making, Seen, is_in_the_making, list, unchanged};
 use super::hold::Hold;
 use super::recipe::{Request, recipe};
 use super::stream;
@@ -17,6 +17,7 @@ use super::treat::Tensors;
 use crate::checkpoint::{Checkpoint, CheckpointError, Output, TensorFile, header};
 use crate::rule::Rule;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -127,6 +128,7 @@ pub fn pad(
         after: &checkpoint,
     };
     hold.before(&tensors)?;
+    run.readable()?;
     super::space::fits(folder, out, files.iter().map(|seen| run.taken(seen)))?;
     let head = Head {
         tool: tool(),
@@ -234,6 +236,35 @@ impl Run<'_> {
         ];
         let same = names().all(|name| self.changes[name] == Change::Copy);
         (seen.bytes.saturating_sub(old).saturating_add(grown), same)
+    }
+
+    /// What would stop the run in its midst, where no later run could go on: recorded shapes that are not
+    /// the weights', names that a file in the making has, files that cannot be opened.
+    fn readable(&self) -> Result<(), PadError> {
+        for seen in self.files {
+            let path = self.folder.join(&seen.name);
+            if is_in_the_making(&seen.name) {
+                return Err(PadError::File {
+                    file: path.display().to_string(),
+                    why: "files that pad has not finished are named so: move it away".to_owned(),
+                });
+            }
+            File::open(&path).map_err(io_at(&path))?;
+        }
+        for (name, change) in self.changes {
+            let Change::Numbers { from, .. } = change else {
+                continue;
+            };
+            let (file, entry) = self.checkpoint.entry(name)?;
+            let said = file.data(name, 0..entry.bytes)?;
+            if said != *from {
+                let [said, wanted] = [&said, from].map(|bytes| numbers(bytes));
+                let why = format!("it says {said:?}, and the weight beside it is {wanted:?}");
+                let (file, tensor) = (file.name().to_owned(), name.clone());
+                return Err(CheckpointError::Tensor { file, tensor, why }.into());
+            }
+        }
+        Ok(())
     }
 
     /// Makes every file that is not done yet.
@@ -361,13 +392,9 @@ impl Run<'_> {
             match change {
                 Change::Copy => stream::whole(shaped.bytes, &mut read, &mut write)?,
                 Change::Numbers { from, to } => {
-                    let said = read(0..shaped.bytes)?;
-                    if said != *from {
-                        let [said, wanted] = [&said, from].map(|bytes| numbers(bytes));
-                        let why =
-                            format!("it says {said:?}, and the weight beside it is {wanted:?}");
-                        let (file, tensor) = (file.name().to_owned(), (*name).to_owned());
-                        return Err(CheckpointError::Tensor { file, tensor, why }.into());
+                    if read(0..shaped.bytes)? != *from {
+                        let file = self.folder.join(&seen.name).display().to_string();
+                        return Err(PadError::Changed { file });
                     }
                     hash(&mut output, to);
                     write(to)?;

@@ -4,7 +4,7 @@
 
 use super::style::kind_word;
 use super::words::{plural, thousands};
-use crate::audit::{Audited, Diagnosis, Evidence};
+use crate::audit::{Audit, Audited, Diagnosis, Evidence, Fault};
 use crate::run::Kind;
 use crate::terms::plain;
 use std::io::{self, Write};
@@ -80,14 +80,15 @@ fn fault(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = audited.diagnoses.first() else {
         return writeln!(
             out,
-            "{:WORD$}not named: no known fault makes these elements; the places above are where they begin",
-            "fault"
+            "{:WORD$}not named: {}",
+            "fault",
+            unnamed(&audited.audit)
         );
     };
     named("fault", first, out)?;
     let (same, besides): (Vec<_>, Vec<_>) = audited.diagnoses[1..]
         .iter()
-        .partition(|other| other.by == first.by);
+        .partition(|other| elements(other) && elements(first) || other.by == first.by);
     for other in same {
         writeln!(
             out,
@@ -99,6 +100,45 @@ fn fault(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
         named("besides", other, out)?;
     }
     writeln!(out, "what a name means: padproof explain {}", first.name)
+}
+
+/// Whether a name rests on elements.
+fn elements(found: &Diagnosis) -> bool {
+    matches!(found.by, Evidence::Elements | Evidence::Ends)
+}
+
+/// Why there is no name: what was compared and is not known, and what could not be compared.
+fn unnamed(audit: &Audit) -> String {
+    let of = |faults: &[Fault]| -> Vec<&str> {
+        let regions = audit.regions.iter();
+        let those = regions.filter(|r| faults.contains(&r.fault));
+        those.map(|r| r.tensor).collect()
+    };
+    let mut told = Vec::new();
+    if audit.regions.iter().any(|r| r.fault == Fault::Element) {
+        told.push("no known fault makes these elements".to_owned());
+    }
+    let are = |names: &[&str], what: &str| {
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} {what}", names.join(" and "))
+    };
+    for (fault, what) in [
+        (Fault::Missing, "missing"),
+        (
+            Fault::Size,
+            "of another size, and none of its elements was compared",
+        ),
+        (Fault::Extra, "not in the plan"),
+    ] {
+        let names = of(&[fault]);
+        if !names.is_empty() {
+            told.push(are(&names, what));
+        }
+    }
+    if told.is_empty() {
+        told.push("no known fault leaves such padding".to_owned());
+    }
+    format!("{}; the places above are where it begins", told.join("; "))
 }
 
 /// A name, what it rests on, and where it is known from.

@@ -97,6 +97,228 @@ fn pipes_in_place_of_files_are_no_regular_files() {
     }
 }
 
+/// A config that is a pipe held up plan and pad, and one of 8 GiB was hashed for half a minute.
+#[cfg(unix)]
+#[test]
+fn configs_and_indexes_that_are_none_are_told_at_once() {
+    use std::process::Command;
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 16 };
+    scene.padded(&out, &asked);
+    let within = |verb: &str, more: &[&str], paths: &[&Path]| {
+        Command::new("timeout")
+            .args(["60", env!("CARGO_BIN_EXE_padproof"), verb])
+            .args(paths)
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    for (name, limit) in [
+        ("config.json", "16777216"),
+        ("model.safetensors.index.json", "268435456"),
+    ] {
+        let path = out.join(name);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(8 << 30)
+            .unwrap();
+        let begun = std::time::Instant::now();
+        let run = within("verify", &[], &[&out]);
+        let told = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{name}: {run:?}");
+        let why = format!("larger than {limit} bytes");
+        assert!(told.contains(&why), "{name}: {told}");
+        assert!(begun.elapsed().as_secs() < 3, "{name} was read");
+        std::fs::write(&path, whole).unwrap();
+        let path = scene.path().join(name);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(8 << 30)
+            .unwrap();
+        let twice = out.with_file_name("twice");
+        let error = scene.pad(&twice, &asked).unwrap_err().to_string();
+        assert!(error.contains(&why), "{name}: {error}");
+        if name == "config.json" {
+            crate::refused(&within("plan", &[], &[scene.path()]), &why);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let pads = ["--tp", "2", "--align", "16"];
+        let run = within("pad", &pads, &[scene.path(), &twice]);
+        assert_eq!(run.status.code(), Some(2), "{name}: {run:?}");
+        if name == "config.json" {
+            for path in [scene.path(), &path] {
+                crate::refused(&within("plan", &[], &[path]), "not a regular file");
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, whole).unwrap();
+    }
+}
+
+/// Either alone was believed: pad padded a padded checkpoint again, from 64 to 128.
+#[test]
+fn a_key_without_a_certificate_and_a_certificate_without_a_key_are_refused() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let (asked, more) = (
+        Asked::Align { tp: 2, align: 16 },
+        Asked::Align { tp: 2, align: 64 },
+    );
+    scene.padded(&out, &asked);
+    let twice = out.with_file_name("twice");
+    let refused = |folder: &Path, words: &[&str]| {
+        for asked in [&asked, &more] {
+            let error = pad_with(folder, &twice, asked).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "{error}");
+            }
+            assert!(error.lines().count() == 1 && !twice.exists(), "{error}");
+            assert!(!padproof::pad::partial(&twice).exists());
+        }
+    };
+    let (config, certificate) = (out.join("config.json"), out.join(CERTIFICATE));
+    let whole = std::fs::read(&config).unwrap();
+    json(&config, |value| {
+        value.as_object_mut().unwrap().remove("padproof").unwrap();
+    });
+    let [config_place, place] = [&config, &certificate].map(|p| p.display().to_string());
+    refused(&out, &[&place, &config_place, "has no key `padproof`"]);
+    // Beside a checkpoint that was never padded.
+    let theirs = scene.path().join(CERTIFICATE);
+    std::fs::copy(&certificate, &theirs).unwrap();
+    refused(
+        scene.path(),
+        &[
+            &theirs.display().to_string(),
+            "has no key `padproof`",
+            "move the certificate away",
+        ],
+    );
+    std::fs::remove_file(&theirs).unwrap();
+    // A link that leads nowhere is a certificate that was taken away.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("nowhere", &theirs).unwrap();
+        refused(scene.path(), &["has no key `padproof`"]);
+        std::fs::remove_file(&theirs).unwrap();
+    }
+    std::fs::write(&config, whole).unwrap();
+    let whole = std::fs::read(&certificate).unwrap();
+    std::fs::write(&certificate, "{").unwrap();
+    refused(
+        &out,
+        &[
+            &config_place,
+            "its certificate cannot be read",
+            &place,
+            "EOF",
+        ],
+    );
+    std::fs::remove_file(&certificate).unwrap();
+    refused(
+        &out,
+        &[
+            &config_place,
+            "has the key `padproof`",
+            &place,
+            "is not there",
+        ],
+    );
+    std::fs::write(&certificate, whole).unwrap();
+    let again = pad_with(&out, &twice, &asked);
+    assert!(matches!(again, Ok(Outcome::Nothing(_))), "{again:?}");
+}
+
+/// They stopped a run that had begun, and what it left no later run could finish.
+#[test]
+fn what_no_run_can_finish_is_refused_before_one_begins() {
+    let line = "e=2,h=128,i=384,tp=2,w=int4,fill=wild";
+    let scene = Scene::new(Made {
+        ints: true,
+        ..Made::new(line, QWEN)
+    });
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 128 };
+    let refused = |words: &[&str]| {
+        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        assert!(
+            !out.exists() && !padproof::pad::partial(&out).exists(),
+            "{error}"
+        );
+    };
+    let shard = scene.path().join("model-00001-of-00003.safetensors");
+    let whole = std::fs::read(&shard).unwrap();
+    let name = "model.layers.0.mlp.experts.1.up_proj.weight_shape";
+    crate::verified::change(scene.path(), |tensors| {
+        if let Some(said) = tensors.iter_mut().find(|t| t.name == name) {
+            said.bytes = [384_i64, 127].map(i64::to_le_bytes).concat();
+        }
+    });
+    refused(&[name, "[384, 127]", "[384, 128]"]);
+    std::fs::write(&shard, whole).unwrap();
+    let half = scene.path().join("notes.txt.padproof-writing");
+    std::fs::write(&half, "mine").unwrap();
+    refused(&["notes.txt.padproof-writing", "move it away"]);
+    std::fs::remove_file(&half).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = scene.path().join(std::ffi::OsStr::from_bytes(b"\xff.txt"));
+        std::fs::write(&odd, "x").unwrap();
+        refused(&["its name is no UTF-8"]);
+        std::fs::remove_file(&odd).unwrap();
+    }
+    scene.padded(&out, &asked);
+    assert_eq!(verified(&out).faults, 0);
+}
+
+/// The reader was sent to gate_proj, which is what the config says.
+#[test]
+fn of_projections_in_two_formats_the_odd_one_is_named() {
+    let line = "e=2,h=256,i=384,tp=2,w=fp8-block,fill=wild";
+    let scene = Scene::new(Made::new(line, QWEN));
+    // down_proj of the first expert is bf16, without scales.
+    let stem = "model.layers.0.mlp.experts.0.down_proj";
+    crate::verified::change(scene.path(), |tensors| {
+        tensors.retain(|t| t.name != format!("{stem}.weight_scale_inv"));
+        for weight in tensors
+            .iter_mut()
+            .filter(|t| t.name == format!("{stem}.weight"))
+        {
+            weight.dtype = safetensors::Dtype::BF16;
+            weight.bytes = vec![1; 2 * weight.bytes.len()];
+        }
+    });
+    json(
+        &scene.path().join("model.safetensors.index.json"),
+        |index| {
+            index["metadata"] = serde_json::Value::Null;
+            let map = index["weight_map"].as_object_mut().unwrap();
+            map.remove(&format!("{stem}.weight_scale_inv")).unwrap();
+        },
+    );
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 128 };
+    let error = scene.pad(&out, &asked).unwrap_err().to_string();
+    let why = "it is stored as bf16, and most weights of its layer as fp8-block";
+    assert!(error.contains(stem) && error.contains(why), "{error}");
+}
+
 /// NemotronH's configs hold `"time_step_limit": [0.0, Infinity]`.
 #[test]
 fn a_config_that_only_python_reads_is_known_as_padded() {

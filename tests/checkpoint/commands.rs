@@ -50,7 +50,7 @@ fn what_cannot_be_padded_is_one_sentence() {
             &[scene.path(), &out],
         )
     };
-    refused(&pad(&[]), "--rule");
+    refused(&pad(&[]), "--rule <ID>|--align <N>");
     refused(&pad(&["--align", "0"]), "0");
     refused(
         &pad(&["--align", "16", "--rule", "sglang.triton.bf16"]),

@@ -14,6 +14,7 @@ mod invent;
 mod killed;
 mod mixed;
 mod moved;
+mod named;
 mod oddly;
 mod padded;
 mod plain;

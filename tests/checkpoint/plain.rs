@@ -1,7 +1,7 @@
 //! A loader of our own, for tests: nested loops over codes, no map, no plan, no mutant.
 //!
 //! Each rank takes an equal share of the intermediate axis and pads it to a slot; what a `Slip` says
-//! goes wrong on the way. Facts: facts/upstream-padding.md 3.1, and peers.md 2.2 for the 128x4 index.
+//! goes wrong on the way. Long because all that a loader may do wrong stands in this one place. Facts: facts/upstream-padding.md 3.1, and peers.md 2.2 for the 128x4 index.
 
 use crate::invent::{Invented, parameter};
 use padproof::case::Case;
@@ -22,8 +22,9 @@ pub(crate) enum Slip {
     Swapped,
     SwappedWeights,
     SwappedScales,
-    /// Gate and up rows in turn.
+    /// Gate and up rows in turn, or up and gate rows.
     InTurn,
+    InTurnUpFirst,
     /// w2 grown along its rows in place of its columns.
     WrongAxis,
     /// The other nibble first.
@@ -50,6 +51,12 @@ pub(crate) enum Slip {
     MinusZero,
     /// Scales of second level, or of whole tensors.
     GateScaleForUp,
+    UpScaleForGate,
+    LargerScale,
+    ScalesSwapped,
+    LargestScale,
+    Divisor,
+    ScalesOfOtherExperts,
     FirstExpertsScale,
     /// Scales of the first rank on every one; or the whole axis on every rank.
     ScalesOfFirst,
@@ -76,6 +83,10 @@ pub(crate) enum Slip {
     /// The last expert alone.
     SwappedInOne,
     DirtyInOne,
+    ThreeEarlyInOne,
+    ExchangedInOne,
+    /// The first and the last expert in each other's place.
+    ExpertsExchanged,
 }
 
 /// Codes of one expert's matrix.
@@ -231,8 +242,12 @@ impl Loader<'_> {
         let half = |n: usize| if up_first { 1 - n } else { n };
         match () {
             // A block of rows has no rows in turn.
-            () if halves == 2 && self.slip == InTurn && self.row_block() <= 1 => {
-                let (half, channel) = (stored % 2, stored / 2);
+            () if halves == 2
+                && matches!(self.slip, InTurn | InTurnUpFirst)
+                && self.row_block() <= 1 =>
+            {
+                let (turn, channel) = (stored % 2, stored / 2);
+                let half = if self.slip == InTurn { turn } else { 1 - turn };
                 (channel < real).then_some((half, channel))
             }
             () if tail => {
@@ -272,7 +287,6 @@ impl Loader<'_> {
             FirstExpertsScale | FirstExpertsScales => 0,
             _ => e,
         };
-        let gate = |half: usize| if self.slip == GateScaleForUp { 0 } else { half };
         let pad = |r: usize, c: usize| self.pad(role, 31 * r + 7 * c + rank);
         match role {
             _ if empty => Matrix::new(
@@ -303,8 +317,9 @@ impl Loader<'_> {
                 false => pad(r, c),
             }),
             // One scale of each half: engines keep gate's first, whatever the rows' order.
-            Role::W13Scale if rb == 0 => Matrix::new(halves, blocks(hidden, cb), |r, c| {
-                self.code(role, e, gate(r), c)
+            Role::W13Scale if rb == 0 => Matrix::new(halves, blocks(hidden, cb), |r, c| match cb {
+                0 => self.whole_scale(role, e, r),
+                _ => self.code(role, e, r, c),
             }),
             Role::W13Scale => {
                 let uncut = self.slip == ScalesUncut;
@@ -326,9 +341,12 @@ impl Loader<'_> {
                     }
                 })
             }
-            Role::W2Scale if cb == 0 => Matrix::new(blocks(hidden, rb).max(1), 1, |r, c| {
-                self.code(role, e, r, c)
-            }),
+            Role::W2Scale if cb == 0 => {
+                Matrix::new(blocks(hidden, rb).max(1), 1, |r, c| match rb {
+                    0 => self.whole_scale(role, e, r),
+                    _ => self.code(role, e, r, c),
+                })
+            }
             Role::W2Scale => {
                 let (start, real, slot) = match self.slip == ScalesUncut {
                     true => (0, i, i),
@@ -349,15 +367,11 @@ impl Loader<'_> {
                 })
             }
             // Engines keep gate's first, whatever the rows' order.
-            Role::W13Global => Matrix::new(halves, 1, |r, c| {
-                let e = if self.slip == FirstExpertsScales {
-                    0
-                } else {
-                    e
-                };
-                self.code(role, e, gate(r), c)
+            Role::W13Global => Matrix::new(halves, 1, |r, _| {
+                let first = self.slip == FirstExpertsScales;
+                self.whole_scale(role, if first { 0 } else { e }, r)
             }),
-            Role::W2Global => Matrix::new(1, 1, |r, c| self.code(role, first_e, r, c)),
+            Role::W2Global => Matrix::new(1, 1, |r, _| self.whole_scale(role, first_e, r)),
             Role::W13Bias => Matrix::new(halves * slot, 1, |r, c| {
                 match self.row(role, r, real, slot) {
                     Some((half, channel)) => {
@@ -373,6 +387,26 @@ impl Loader<'_> {
                 }
             }),
         }
+    }
+
+    /// The scale of a whole tensor: gate's, up's, or that of w2.
+    fn whole_scale(&self, role: Role, e: usize, half: usize) -> u32 {
+        let halves = logical_of(self.logical, role).unwrap().shape()[1];
+        let value = |e, half| f32::from_bits(self.code(role, e, half, 0));
+        let experts = n(self.case.e);
+        let all = || (0..experts).flat_map(|e| (0..halves).map(move |h| (e, h)));
+        let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0, f32::max);
+        let is = match self.slip {
+            Slip::GateScaleForUp => value(e, 0),
+            Slip::UpScaleForGate => value(e, halves - 1),
+            Slip::LargerScale => largest(&mut (0..halves).map(|half| value(e, half))),
+            Slip::ScalesSwapped => value(e, halves - 1 - half),
+            Slip::LargestScale => largest(&mut all().map(|(e, half)| value(e, half))),
+            Slip::Divisor => 1.0 / value(e, half),
+            Slip::ScalesOfOtherExperts => value((e + 1) % experts, half),
+            _ => value(e, half),
+        };
+        is.to_bits()
     }
 
     /// A matrix as bytes.
@@ -439,6 +473,8 @@ impl Loader<'_> {
         let slip = match (self.slip, last) {
             (Slip::SwappedInOne, true) => Slip::Swapped,
             (Slip::DirtyInOne, true) => Slip::DirtyW13,
+            (Slip::ThreeEarlyInOne, true) => Slip::ThreeEarly,
+            (Slip::ExchangedInOne, true) => Slip::Exchanged,
             (slip, _) => slip,
         };
         Loader { slip, ..*self }
@@ -452,6 +488,15 @@ impl Loader<'_> {
         }
     }
 
+    /// The expert that lies in the place of one.
+    fn expert(&self, e: usize) -> usize {
+        let last = n(self.case.e) - 1;
+        match self.slip {
+            Slip::ExpertsExchanged if e == 0 || e == last => last - e,
+            _ => e,
+        }
+    }
+
     /// The dump of every rank.
     pub(crate) fn dump(&self) -> Invented {
         let mut file = Invented::default();
@@ -459,7 +504,8 @@ impl Loader<'_> {
             for role in self.roles() {
                 let mut bytes = Vec::new();
                 for e in 0..n(self.case.e) {
-                    let mut matrix = self.of_expert(e).matrix(role, self.from(rank), e);
+                    let loader = self.of_expert(e);
+                    let mut matrix = loader.matrix(role, loader.from(rank), self.expert(e));
                     if self.slip == Slip::Repacked && matches!(role, Role::W13 | Role::W2) {
                         matrix.codes = repacked(&matrix);
                     }

@@ -100,7 +100,12 @@ const NAMES: &[(Slip, &str, &[&str])] = &[
         "order of scales, not of weights",
         &["halves-swapped in w13_scale"],
     ),
-    (InTurn, "interleave", &["interleave-mixed-up"]),
+    (InTurn, "interleave", &["interleaved-for-halves"]),
+    (
+        InTurnUpFirst,
+        "interleave, up first",
+        &["interleaved-for-halves, stored: rows of up and gate in turn; read: all rows"],
+    ),
     (
         WrongAxis,
         "axis",
@@ -138,6 +143,36 @@ const NAMES: &[(Slip, &str, &[&str])] = &[
         GateScaleForUp,
         "global scale mismatch, gate and up",
         &["gate-global-for-up"],
+    ),
+    (
+        UpScaleForGate,
+        "global scale mismatch, up's for gate",
+        &["up-global-for-gate"],
+    ),
+    (
+        LargerScale,
+        "global scale mismatch, the larger of both",
+        &["larger-global-for-both"],
+    ),
+    (
+        ScalesSwapped,
+        "global scale mismatch, gate's and up's exchanged",
+        &["globals-swapped"],
+    ),
+    (
+        LargestScale,
+        "global scale mismatch, the largest of all experts",
+        &["largest-global-for-all"],
+    ),
+    (
+        Divisor,
+        "global scale mismatch, the divisor for its reciprocal",
+        &["global-not-inverted"],
+    ),
+    (
+        ScalesOfOtherExperts,
+        "global scale mismatch, another expert's",
+        &["global-scale-mismatch, expert 0 has those of expert 1, expert 1 has those of expert"],
     ),
     (
         FirstExpertsScale,
@@ -196,6 +231,21 @@ const NAMES: &[(Slip, &str, &[&str])] = &[
         DirtyInOne,
         "dirty pad, in the last expert alone",
         &["w13-tail-dirty, in expert"],
+    ),
+    (
+        ThreeEarlyInOne,
+        "rank offset, in the last expert alone",
+        &["channels-shifted, by 3 channels, too early, in expert"],
+    ),
+    (
+        ExchangedInOne,
+        "ranks exchanged, in the last expert alone",
+        &["ranks-exchanged, rank 0 holds what belongs on rank 1"],
+    ),
+    (
+        ExpertsExchanged,
+        "experts exchanged",
+        &["experts-exchanged"],
     ),
 ];
 

@@ -60,7 +60,7 @@ const TABLE: &[(&str, Held)] = &[
     ("B36", Entries),
     ("B38", Entries),
     ("B41", Mutant("halves-swapped")),
-    ("B43", Mutant("interleave-mixed-up")),
+    ("B43", Mutant("interleaved-for-halves")),
     ("B45", Beside("a_fused_tensor_is_cut_by_halves")),
     ("B47", Beside("the_first_element_is_in_the_low_nibble")),
     (
