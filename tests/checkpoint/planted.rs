@@ -172,7 +172,7 @@ const NAMES: &[(Slip, &str, &[&str])] = &[
     (
         ScalesOfOtherExperts,
         "global scale mismatch, another expert's",
-        &["global-scale-mismatch, expert 0 has those of expert 1, expert 1 has those of expert"],
+        &["global-scale-mismatch, expert 0 has those of expert 1"],
     ),
     (
         FirstExpertsScale,
