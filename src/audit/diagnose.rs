@@ -418,7 +418,13 @@ impl<'a> Look<'a> {
             let mut diagnosis = Diagnosis::of(mutant, Evidence::Elements);
             diagnosis.experts = Some(self.experts.clone());
             diagnosis.detail = detail;
-            let spared = |(held, right): (&Held<'_>, &bool)| *right && !wrong.same(held, padding);
+            // Any finite scale is as good as another in padding: one that is right, and more than that, is
+            // none of a mutant's that leaves the rank nothing.
+            let empty =
+                |held: &Held<'_>| !wrong.has_elements(held) && self.right.has_elements(held);
+            let spared = |(held, right): (&Held<'_>, &bool)| {
+                *right && (!wrong.same(held, padding) || empty(held))
+            };
             if !self.held.iter().zip(right).any(spared) {
                 whole.push(diagnosis);
                 return;

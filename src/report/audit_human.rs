@@ -119,7 +119,11 @@ fn unnamed(audit: &Audit) -> String {
         told.push("no known fault makes these elements".to_owned());
     }
     let are = |names: &[&str], what: &str| {
-        let verb = if names.len() == 1 { "is" } else { "are" };
+        let (verb, whose) = match names.len() {
+            1 => ("is", "its"),
+            _ => ("are", "their"),
+        };
+        let what = what.replace("its", whose);
         format!("{} {verb} {what}", names.join(" and "))
     };
     for (fault, what) in [

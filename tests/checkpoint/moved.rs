@@ -269,6 +269,15 @@ fn a_fault_that_leaves_a_rank_only_padding_explains_no_damage() {
         scales.unwrap().bytes_mut()[0] ^= 1;
         assert_eq!(named(&packed, rank), Vec::<String>::new(), "rank {rank}");
     }
+    // Nor what is all zero beside scales that are right.
+    for (rank, wanted) in [(6, &[][..]), (7, &["last-rank-missing"])] {
+        let mut packed = right.clone();
+        for role in [padproof::plan::Role::W13, padproof::plan::Role::W2] {
+            let weights = packed.ranks[rank].get_mut(role).unwrap();
+            weights.bytes_mut().fill(0);
+        }
+        assert_eq!(named(&packed, rank), wanted, "rank {rank}");
+    }
     // The fault itself still has its name there.
     let is = |m: &&padproof::mutant::Mutant| m.name == "padded-stride";
     let mutant = padproof::mutant::ALL.iter().find(is).unwrap();

@@ -233,3 +233,79 @@ fn fill(bytes: &mut [u8], code: u16) {
         two.copy_from_slice(&code.to_le_bytes());
     }
 }
+
+/// They stopped a run that had begun, and what it left no later run could finish.
+#[test]
+fn what_no_run_can_finish_is_refused_before_one_begins() {
+    let line = "e=2,h=128,i=384,tp=2,w=int4,fill=wild";
+    let scene = Scene::new(Made {
+        ints: true,
+        ..Made::new(line, QWEN)
+    });
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 128 };
+    let refused = |words: &[&str]| {
+        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        assert!(
+            !out.exists() && !padproof::pad::partial(&out).exists(),
+            "{error}"
+        );
+    };
+    let shard = scene.path().join("model-00001-of-00003.safetensors");
+    let whole = std::fs::read(&shard).unwrap();
+    let name = "model.layers.0.mlp.experts.1.up_proj.weight_shape";
+    change(scene.path(), |tensors| {
+        if let Some(said) = tensors.iter_mut().find(|t| t.name == name) {
+            said.bytes = [384_i64, 127].map(i64::to_le_bytes).concat();
+        }
+    });
+    refused(&[name, "[384, 127]", "[384, 128]"]);
+    std::fs::write(&shard, whole).unwrap();
+    let half = scene.path().join("notes.txt.padproof-writing");
+    std::fs::write(&half, "mine").unwrap();
+    refused(&["notes.txt.padproof-writing", "move it away"]);
+    std::fs::remove_file(&half).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = scene.path().join(std::ffi::OsStr::from_bytes(b"\xff.txt"));
+        std::fs::write(&odd, "x").unwrap();
+        refused(&["its name is no UTF-8"]);
+        std::fs::remove_file(&odd).unwrap();
+    }
+    scene.padded(&out, &asked);
+    assert_eq!(verified(&out).faults, 0);
+}
+
+/// The reader was sent to gate_proj, which is what the config says.
+#[test]
+fn of_projections_in_two_formats_the_odd_one_is_named() {
+    let line = "e=2,h=256,i=384,tp=2,w=fp8-block,fill=wild";
+    let scene = Scene::new(Made::new(line, QWEN));
+    // down_proj of the first expert is bf16, without scales.
+    let stem = "model.layers.0.mlp.experts.0.down_proj";
+    change(scene.path(), |tensors| {
+        tensors.retain(|t| t.name != format!("{stem}.weight_scale_inv"));
+        for weight in tensors
+            .iter_mut()
+            .filter(|t| t.name == format!("{stem}.weight"))
+        {
+            weight.dtype = safetensors::Dtype::BF16;
+            weight.bytes = vec![1; 2 * weight.bytes.len()];
+        }
+    });
+    json(
+        &scene.path().join("model.safetensors.index.json"),
+        |index| {
+            index["metadata"] = serde_json::Value::Null;
+            let map = index["weight_map"].as_object_mut().unwrap();
+            map.remove(&format!("{stem}.weight_scale_inv")).unwrap();
+        },
+    );
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 128 };
+    let error = scene.pad(&out, &asked).unwrap_err().to_string();
+    let why = "it is stored as bf16, and most weights of its layer as fp8-block";
+    assert!(error.contains(stem) && error.contains(why), "{error}");
+}
