@@ -21,7 +21,7 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Command,
     /// When to colour.
-    #[arg(long, global = true, value_name = "WHEN")]
+    #[arg(long, global = true, value_name = "WHEN", display_order = 900)]
     pub(super) color: Option<Color>,
 }
 
@@ -97,6 +97,9 @@ pub(super) struct PlanArgs {
     /// Only rules of this backend
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
+    /// What sends the tokens of spread experts (deepep_ll …): one hidden size for it and the GEMM
+    #[arg(long, value_name = "NAME")]
+    pub(super) dispatch: Option<String>,
     /// Only rules of this architecture, as on it: sm90, gfx950, cpu …, or of a family: cuda, rocm
     #[arg(long, value_name = "NAME")]
     pub(super) arch: Option<String>,

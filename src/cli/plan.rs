@@ -25,7 +25,11 @@ pub(super) fn plan(
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     let loaded = select::rules(args.rules.as_deref())?;
-    let rules: &Rules = &loaded;
+    let sent = args.dispatch.as_deref().map(|given| loaded.dispatch(given));
+    let sent = sent
+        .transpose()?
+        .map(|dispatch| loaded.clone().into_owned().sent_by(dispatch));
+    let rules: &Rules = sent.as_ref().unwrap_or(&loaded);
     let models = models(args, environment)?;
     let switches = rule_switches(rules);
     let query = Query {

@@ -194,6 +194,13 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     if rule.when != Condition::default() {
         line(out, "when", conditions(&rule.when))?;
     }
+    if rule.dispatch {
+        let how = format!(
+            "sends tokens; with the GEMM of a rule: plan --dispatch {}",
+            rule.backend
+        );
+        line(out, "dispatch", how)?;
+    }
     line(out, "timing", word(&rule.timing))?;
     let own = match rule.kernel {
         true => " (a kernel loads nothing: the share that a caller would give it)",

@@ -100,7 +100,7 @@ impl Facts<'_> {
     }
 
     /// The granule that is taken, and those before it that an open fact would choose.
-    fn choose<'r>(
+    pub(super) fn choose<'r>(
         &self,
         granules: &'r [Granule],
         width: u64,
@@ -117,7 +117,7 @@ impl Facts<'_> {
     }
 
     /// A granule in elements.
-    fn elements(&self, g: &Granule) -> Result<u64, PlanError> {
+    pub(super) fn elements(&self, g: &Granule) -> Result<u64, PlanError> {
         let bits = self.layer.weight.element().bits();
         let align = match g.unit {
             GranuleUnit::Elements => g.align,
@@ -153,50 +153,6 @@ impl Facts<'_> {
         })
     }
 
-    /// The padded hidden size, at a per-rank `width`.
-    pub(super) fn hidden(
-        &self,
-        width: u64,
-        found: &mut Vec<Violation>,
-    ) -> Result<Aligned, PlanError> {
-        let hidden = self.layer.hidden;
-        if let Some([_, h]) = self.cheapest(width)? {
-            return Ok(Aligned {
-                size: padded("hidden", hidden, h)?,
-                otherwise: Vec::new(),
-            });
-        }
-        let (taken, open) = self.choose(&self.rule.hidden, width);
-        let mut size = hidden;
-        if let Some(granule) = taken {
-            size = self.hidden_under(granule)?;
-            if let Some(&last) = granule.next.last()
-                && hidden > last
-            {
-                found.push(Violation {
-                    code: "PP128",
-                    axis: "hidden",
-                    value: hidden,
-                    unit: Unit::Elements,
-                    granule: last,
-                    message: format!("{hidden} is above {last}, the largest hidden size there is"),
-                    effect: Effect::Refused,
-                });
-            }
-        }
-        let mut otherwise = Vec::new();
-        for granule in open {
-            otherwise.push((self.hidden_under(granule)?, granule.when.asks()));
-        }
-        Ok(Aligned { size, otherwise })
-    }
-
-    fn hidden_under(&self, granule: &Granule) -> Result<u64, PlanError> {
-        let hidden = self.layer.hidden;
-        let listed = granule.next.iter().copied().find(|&n| n >= hidden);
-        padded("hidden", listed.unwrap_or(hidden), self.elements(granule)?)
-    }
-
     /// The tokens' padded number.
     pub(super) fn tokens(&self, width: u64) -> Result<u64, PlanError> {
         let (taken, _) = self.choose(&self.rule.tokens, width);
@@ -205,7 +161,7 @@ impl Facts<'_> {
     }
 
     /// The pair of alignments with the least padded area, the first of equals.
-    fn cheapest(&self, width: u64) -> Result<Option<[u64; 2]>, PlanError> {
+    pub(super) fn cheapest(&self, width: u64) -> Result<Option<[u64; 2]>, PlanError> {
         let mut best: Option<(u64, [u64; 2])> = None;
         for &[n, h] in &self.rule.cheapest {
             let sides = [

@@ -99,6 +99,8 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         grade: Grade::Derived,
         status: Status::Current,
         kernel: false,
+        dispatch: false,
+        sent: None,
         wrong: None,
         layers: vec![LayerKind::Routed],
         methods: Vec::new(),

@@ -10,6 +10,7 @@ mod derive;
 #[cfg(test)]
 mod derive_tests;
 mod entry;
+mod hidden;
 #[cfg(test)]
 pub(crate) mod lemmas;
 mod memory;

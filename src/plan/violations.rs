@@ -304,15 +304,24 @@ impl Facts<'_> {
         }
         for refusal in &self.rule.refuse {
             let truth = self.holds(&refusal.when, plan.width);
+            // A size of the checkpoint's own may be none that the check sees.
+            let other = refusal.when.hidden_not_multiple.filter(|m| {
+                self.sent(plan.width).is_some() && plan.hidden_padded.is_multiple_of(*m)
+            });
             let (code, effect) = match (truth, refusal.verdict) {
                 (Truth::No, _) => continue,
                 (Truth::Open, _) | (Truth::Yes, Verdict::Unknown) => ("PP119", Effect::Unknown),
+                (Truth::Yes, _) if other.is_some() => ("PP119", Effect::Unknown),
                 (Truth::Yes, Verdict::Slow) => ("PP118", Effect::Slow),
                 (Truth::Yes, Verdict::Refused) => ("PP102", Effect::Refused),
                 (Truth::Yes, Verdict::Wrong) => ("PP117", Effect::Wrong),
             };
             let condition = match truth {
                 Truth::Open => format!("if {}: ", refusal.when.asks()),
+                Truth::Yes if other.is_some() => format!(
+                    "unless the {} that the dispatch asks for is what is tested, which was not read: ",
+                    plan.hidden_padded
+                ),
                 Truth::Yes | Truth::No => String::new(),
             };
             let (axis, value, granule) = match (

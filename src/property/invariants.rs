@@ -97,7 +97,14 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
     }
     // V-17: what the rule refuses is refused.
     for refusal in rule.refuse.iter().filter(|r| r.verdict == Verdict::Refused) {
-        let refused = plan.fit >= Fit::Refused;
+        // Which size is tested where a dispatch asks for another was not read.
+        let tested = refusal.when.hidden_not_multiple;
+        let other = tested.is_some_and(|m| plan.hidden_padded.is_multiple_of(m));
+        let least = match rule.sent.is_some() && other {
+            true => Fit::Unknown,
+            false => Fit::Refused,
+        };
+        let refused = plan.fit >= least;
         claim(refused || !applies(&refusal.when, plan), &|| {
             format!("refused by the rule, planned as {}", plan.fit.name())
         });

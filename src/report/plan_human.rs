@@ -9,7 +9,7 @@ use super::plan_summary::summary;
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{facts, part, percent};
+use super::words::{asked, facts, part, percent};
 use crate::model::Model;
 use crate::plan::{Fit, Plan, Unit, Violation};
 use crate::rule::{Grade, Status};
@@ -24,12 +24,9 @@ use std::io::{self, Write};
 /// Those of the stream.
 pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     headline(&survey.model, width, out)?;
-    let replicas = match survey.dp {
-        1 => String::new(),
-        dp => format!("  dp {dp}"),
-    };
-    let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
-    writeln!(out, "tp {tp}  ep {ep}{replicas}")?;
+    let ranks = asked(survey).into_iter();
+    let ranks: Vec<String> = ranks.map(|(key, value)| format!("{key} {value}")).collect();
+    writeln!(out, "{}", ranks.join("  "))?;
     // Above a long table stands what it comes to, and what to do.
     let long = survey.plans.len() > ROWS;
     if long {
@@ -41,6 +38,7 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     let blocked = &survey.advice.blocked;
     if !blocked.is_empty() {
         let parts = blocked.join(", ");
+        let tp = survey.parallel.tp;
         let note = format!("note: tp {tp} does not divide {parts}: verdicts are of experts alone");
         paragraph(&note, width, out)?;
     }

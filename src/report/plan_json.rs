@@ -37,6 +37,9 @@ struct Ranks {
     /// Replicas, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     dp: Option<u64>,
+    /// What sends the tokens of spread experts, where that was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dispatch: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -125,6 +128,7 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
         parallel: Ranks {
             parallel: survey.parallel,
             dp: Some(survey.dp).filter(|dp| *dp > 1),
+            dispatch: survey.dispatch.clone(),
         },
         plans: survey.plans.iter().map(one).collect(),
         not_judged: survey

@@ -5,7 +5,7 @@
 use super::advice;
 use super::plan_human::not_judged;
 use super::shares::shares;
-use super::words::{facts, part, percent};
+use super::words::{asked, facts, part, percent};
 use crate::run::Survey;
 use crate::terms::plain;
 use std::io::{self, Write};
@@ -16,12 +16,13 @@ use std::io::{self, Write};
 /// Those of the stream.
 pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     let model = &survey.model;
+    let ranks = asked(survey).into_iter();
+    let ranks: Vec<String> = ranks.map(|(key, value)| format!("{key}={value}")).collect();
     writeln!(
         out,
-        "### {} at tp={}, ep={}\n\n{}\n",
+        "### {} at {}\n\n{}\n",
         escaped(&model.name),
-        survey.parallel.tp,
-        survey.parallel.ep,
+        ranks.join(", "),
         facts(model).join(", ")
     )?;
     writeln!(

@@ -89,6 +89,17 @@ pub(super) fn facts(model: &Model) -> Vec<String> {
     all
 }
 
+/// What was asked: ranks, groups, replicas where there are several, and what sends tokens.
+pub(super) fn asked(survey: &Survey) -> Vec<(&'static str, String)> {
+    let (tp, ep) = (survey.parallel.tp, survey.parallel.ep);
+    let mut all = vec![("tp", tp.to_string()), ("ep", ep.to_string())];
+    if survey.dp > 1 {
+        all.push(("dp", survey.dp.to_string()));
+    }
+    all.extend(survey.dispatch.iter().map(|id| ("dispatch", id.clone())));
+    all
+}
+
 /// Seconds with one decimal.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1}s", time.as_secs_f64())

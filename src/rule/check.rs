@@ -58,6 +58,10 @@ pub(super) fn check<'a>(
             axis(granule, key == "hidden").map_err(|why| (key, why))?;
         }
     }
+    if rule.dispatch && !(rule.intermediate.is_empty() && rule.cheapest.is_empty()) {
+        let why = "stands beside intermediate or cheapest: a dispatch has the hidden size alone";
+        return Err(("dispatch", why.to_owned()));
+    }
     let padded = !rule.intermediate.is_empty() || !rule.cheapest.is_empty();
     if padded && (rule.timing == Timing::Never || rule.split == Split::Error) {
         let why = "stands beside timing = \"never\" or split = \"error\", which pad nothing";

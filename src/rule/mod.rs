@@ -4,6 +4,7 @@
 
 mod check;
 mod condition;
+mod dispatch;
 mod record;
 mod set;
 mod stack;

@@ -306,6 +306,13 @@ pub struct Rule {
     /// launches it.
     #[serde(default)]
     pub kernel: bool,
+    /// A dispatch of tokens between ranks: it multiplies nothing, and its `hidden` is what it takes besides
+    /// the GEMM of the stack's other rules.
+    #[serde(default)]
+    pub dispatch: bool,
+    /// The dispatch of its stack that sends the tokens; in no rule file ([`super::Rules::sent_by`]).
+    #[serde(skip)]
+    pub sent: Option<Box<Rule>>,
     /// What is known to be wrong with it.
     pub wrong: Option<String>,
     /// Parts of the model it applies to.
@@ -394,10 +401,12 @@ impl Rule {
             .chain(self.valid.iter().map(|v| &v.when))
             .chain(self.loaders.iter().map(|l| &l.when))
             .chain([&self.when]);
+        let sent = self.sent.iter().flat_map(|one| one.variables());
         let stride = self.stride.iter().map(|s| s.env.as_str());
         whens
             .filter_map(|w| w.env.as_deref())
             .chain(stride)
+            .chain(sent)
             .collect()
     }
 

@@ -51,6 +51,16 @@ pub enum RuleError {
         /// What is wrong with it.
         why: String,
     },
+    /// No dispatch has this name, or several have.
+    #[error("no dispatch is `{}`{hint}; known: {known}", given.escape_debug())]
+    Dispatch {
+        /// What was asked for.
+        given: String,
+        /// The nearest one, as text to append.
+        hint: String,
+        /// All of them.
+        known: String,
+    },
     /// No rule has this id or matches this pattern.
     #[error("no rule matches `{}`{hint}", pattern.escape_debug())]
     Unknown {
@@ -179,6 +189,12 @@ impl Rules {
         self.rules.extend(more.rules);
         self.autos.splice(0..0, more.autos);
         self.stacks.splice(0..0, more.stacks);
+        self
+    }
+
+    /// These rules changed by `change`, without those that it drops.
+    pub(super) fn map(mut self, change: impl Fn(Rule) -> Option<Rule>) -> Rules {
+        self.rules = self.rules.into_iter().filter_map(change).collect();
         self
     }
 

@@ -205,7 +205,7 @@ impl Advice {
                 let Ok(rule) = parts.rules.get(&one.plan.rule) else {
                     continue;
                 };
-                if rule.when.spread == Some(true) {
+                if rule.dispatch {
                     // A dispatch between ranks: no backend to take another one for.
                     continue;
                 }

@@ -36,7 +36,11 @@ fn faults(entry: &PlanEntry, rules: &Rules) -> Result<(Vec<Fault>, u64), String>
         model.quant = Quant::none(format);
     }
     let own = own_rules(entry, &model)?;
-    let rules = own.as_ref().unwrap_or(rules);
+    let own = own.unwrap_or_else(|| rules.clone());
+    let rules = match &entry.dispatch {
+        Some(dispatch) => &own.sent_by(dispatch),
+        None => &own,
+    };
     let pattern = match &entry.rules {
         PlanRules::Every => None,
         PlanRules::Named(pattern) => Some(pattern.as_str()),

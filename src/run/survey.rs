@@ -105,6 +105,8 @@ pub struct Survey {
     pub parallel: Parallel,
     /// Data-parallel replicas.
     pub dp: u64,
+    /// The dispatch that sends the tokens of its stack's rules.
+    pub dispatch: Option<String>,
     /// Plans: by layer, current rules first, else in the order of the rule files; then the stacks
     /// that have no rule for it.
     pub plans: Vec<Surveyed>,
@@ -272,6 +274,7 @@ pub fn survey_replicas<'q>(
         model: model.clone(),
         parallel: query.parallel,
         dp,
+        dispatch: rules.sender().map(str::to_owned),
         plans: Vec::new(),
         aligned: Vec::new(),
         advice: Advice::default(),

@@ -24,7 +24,7 @@ impl<'q> Parts<'q> {
         let serves = self
             .picked(at)
             .iter()
-            .filter(|(rule, _)| !rule.emulates() && !rule.kernel);
+            .filter(|(rule, _)| !rule.emulates() && !rule.kernel && !rule.dispatch);
         let planned = serves.filter_map(|(rule, _)| {
             let plan = self.plan(rule, at, self.query.parallel)?.ok()?;
             Some(Other { rule, plan })

@@ -59,6 +59,14 @@ pub enum Fault {
         /// The line's fault.
         source: ParseError,
     },
+    /// A dispatch that neither the file nor the program has.
+    #[error("entry `{name}`: {message}")]
+    Dispatch {
+        /// The entry.
+        name: String,
+        /// What the rules say.
+        message: String,
+    },
     /// A value that does not fit its key.
     #[error("entry `{name}`: {key} = {value} is not {wanted}")]
     Value {

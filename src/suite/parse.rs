@@ -13,7 +13,7 @@ use super::sweep;
 use super::valid::{case, chosen, codes};
 use crate::case::{KEYS, Scheme};
 use crate::plan::Fit;
-use crate::rule::Rules;
+use crate::rule::{Rule, Rules};
 use crate::terms::{LayerKind, plain};
 use std::collections::{BTreeMap, HashMap};
 use toml::{Spanned, Value};
@@ -279,6 +279,19 @@ impl Builder<'_> {
         }
     }
 
+    /// The dispatch that an entry names: of the file before a shipped one.
+    fn dispatch(&self, name: &str, given: &str) -> Result<Box<Rule>, Fault> {
+        let own = self
+            .own
+            .dispatch(given)
+            .or_else(|_| self.rules.dispatch(given));
+        let found = own.map_err(|e| Fault::Dispatch {
+            name: name.to_owned(),
+            message: e.to_string(),
+        })?;
+        Ok(Box::new(found.clone()))
+    }
+
     /// A plan entry; lists of models, tp and formats are expanded like a sweep.
     fn add_plan(&mut self, raw: RawPlan) -> Result<(), Fault> {
         let (models, swept_models) = match raw.model {
@@ -301,6 +314,10 @@ impl Builder<'_> {
         };
         let ep = raw.ep.unwrap_or(1);
         let rules = self.plan_rules(&raw.name, raw.rule, raw.scheme, raw.refine)?;
+        let dispatch = raw.dispatch.as_deref();
+        let dispatch = dispatch
+            .map(|given| self.dispatch(&raw.name, given))
+            .transpose()?;
         let expect = plan_expect(&raw.name, raw.expect)?;
         let combinations = models.iter().flat_map(|model| {
             let formats = &formats;
@@ -334,6 +351,7 @@ impl Builder<'_> {
                 ep,
                 format,
                 rules: rules.clone(),
+                dispatch: dispatch.clone(),
                 layer: raw.layer.unwrap_or(LayerKind::Routed),
                 expect: expect.clone(),
                 why: raw.why.clone(),

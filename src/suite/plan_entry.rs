@@ -25,6 +25,8 @@ pub struct PlanEntry {
     pub format: Option<WeightFormat>,
     /// Which rules.
     pub rules: PlanRules,
+    /// The dispatch that sends the tokens of its stack's rules.
+    pub dispatch: Option<Box<Rule>>,
     /// Which layers are planned.
     pub layer: LayerKind,
     /// What every plan that matches must say.

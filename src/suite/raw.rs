@@ -66,6 +66,7 @@ pub(super) struct RawPlan {
     pub(super) rule: Option<String>,
     pub(super) scheme: Option<String>,
     pub(super) refine: Option<bool>,
+    pub(super) dispatch: Option<String>,
     pub(super) format: Option<OneOrMany<WeightFormat>>,
     pub(super) layer: Option<LayerKind>,
     pub(super) why: Option<String>,
