@@ -56,6 +56,8 @@ words! {
         Int4G64 = "int4-g64",
         /// INT4 stored with offset 8, one bf16 scale per 32 elements of a row.
         Int4G32 = "int4-g32",
+        /// INT4 stored with offset 8, one bf16 scale per output row.
+        Int4Channel = "int4-channel",
         /// INT8, one f32 scale per output row.
         Int8 = "int8",
     }
@@ -95,7 +97,10 @@ impl WeightFormat {
             | WeightFormat::Fp8Block32
             | WeightFormat::Mxfp8 => Dtype::E4m3,
             WeightFormat::Nvfp4 | WeightFormat::Mxfp4 => Dtype::E2m1,
-            WeightFormat::Int4 | WeightFormat::Int4G64 | WeightFormat::Int4G32 => Dtype::Int4,
+            WeightFormat::Int4
+            | WeightFormat::Int4G64
+            | WeightFormat::Int4G32
+            | WeightFormat::Int4Channel => Dtype::Int4,
             WeightFormat::Int8 => Dtype::Int8,
         }
     }
@@ -121,6 +126,7 @@ impl WeightFormat {
             WeightFormat::Int4 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(128)),
             WeightFormat::Int4G64 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(64)),
             WeightFormat::Int4G32 => grid(Dtype::Bf16, Extent::Block(1), Extent::Block(32)),
+            WeightFormat::Int4Channel => grid(Dtype::Bf16, Extent::Block(1), Extent::All),
         }
     }
 

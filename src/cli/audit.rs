@@ -19,7 +19,7 @@ use crate::plan::{Fit, LayerSpec, Parallel, Plan, Role, layers, plan_layer, spel
 use crate::report::{audit_human, audit_json};
 use crate::rule::{Rules, Unread};
 use crate::run::{ExitCode, on_arch};
-use crate::terms::{Bias, Extent, LayerKind};
+use crate::terms::{Bias, Extent, LayerKind, WeightFormat};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -185,6 +185,9 @@ fn part(
         Some(_) => "its {} weights have zero points, which are not audited",
         None if found.act_order => {
             "the groups of its {} weights are permuted (desc_act, actorder), which are not audited"
+        }
+        None if found.weight == WeightFormat::Int4Channel => {
+            "its {} weights have one scale a row, which are not audited"
         }
         None => return Ok(found),
     };

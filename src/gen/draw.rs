@@ -393,6 +393,7 @@ fn packed(w: WeightFormat) -> bool {
             | WeightFormat::Int4
             | WeightFormat::Int4G64
             | WeightFormat::Int4G32
+            | WeightFormat::Int4Channel
     )
 }
 

@@ -121,6 +121,8 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
         (4, Some(64)) => Ok(Scheme::of(WeightFormat::Int4G64)),
         (4, Some(32)) => Ok(Scheme::of(WeightFormat::Int4G32)),
         (8, None) => Ok(Scheme::of(WeightFormat::Int8)),
+        // -1 is one scale a row; nothing said is not.
+        (4, None) if doc.get("group_size").is_some() => Ok(Scheme::of(WeightFormat::Int4Channel)),
         (4, Some(group)) => Err(no_format(
             doc,
             "group_size",
@@ -130,12 +132,6 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
             doc,
             key,
             format!("int{bits} with group_size {group}"),
-        )),
-        // The culprit where it is said.
-        (4, None) if doc.get("group_size").is_some() => Err(no_format(
-            doc,
-            "group_size",
-            "int4 with one scale for a row (-1)".to_owned(),
         )),
         (bits, None) => Err(no_format(doc, key, format!("int{bits} without groups"))),
     }
@@ -169,7 +165,8 @@ pub(super) fn in_order(
         Some(_) => doc.flag(&[key])? == Some(true),
     };
     Ok(Scheme {
-        act_order: listed && scheme.format.element() == Dtype::Int4,
+        // One scale a row is no group that a channel could be in.
+        act_order: listed && scheme.group.is_some() && scheme.format.element() == Dtype::Int4,
         ..scheme
     })
 }
@@ -241,7 +238,15 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
     }
     let (_, bits) = doc.need(&["num_bits"], "number of bits", "")?;
     let kind = doc.word(&["type"])?.map_or("int", |(_, word)| word);
-    let strategy = doc.word(&["strategy"])?.map_or("tensor", |(_, word)| word);
+    let strategy = match doc.word(&["strategy"])? {
+        Some((_, word)) => word,
+        // A group size alone says which.
+        None => match doc.get("group_size").and_then(Value::as_i64) {
+            None => "tensor",
+            Some(-1) => "channel",
+            Some(_) => "group",
+        },
+    };
     let group = doc.perhaps(&["group_size"]).ok().flatten();
     match (kind, bits, strategy, group) {
         ("float", 4, _, Some(16)) => Ok(Scheme::of(WeightFormat::Nvfp4)),
@@ -257,8 +262,11 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
                 "fp8 in blocks of unsaid size".to_owned(),
             )),
         },
-        ("int", 4, ..) => {
-            let scheme = integer(doc, "num_bits", 4)?;
+        ("int", 4, "channel", None) | ("int", 4, "group", Some(_)) => {
+            let scheme = match group {
+                Some(_) => integer(doc, "num_bits", 4)?,
+                None => Scheme::of(WeightFormat::Int4Channel),
+            };
             let scheme = in_order(doc, "actorder", scheme)?;
             with_zero_points(doc, "symmetric", (false, ZeroPoints::Unread), scheme)
         }
@@ -285,7 +293,16 @@ pub(super) fn quark(doc: &Doc<'_>) -> Result<Scheme, ModelError> {
         ("fp8_e4m3", "per_tensor", _) => Ok(Scheme::of(WeightFormat::Fp8)),
         ("fp8_e4m3", "per_channel", _) => Ok(Scheme::of(WeightFormat::Fp8Channel)),
         ("fp8_e4m3", "per_group", Some(32)) => Ok(Scheme::of(WeightFormat::Mxfp8)),
-        ("int4" | "uint4", "per_group", Some(_)) => integer(doc, "dtype", 4),
+        ("int4", "per_group", Some(_)) => integer(doc, "dtype", 4),
+        // What has no sign has a zero point, unless said otherwise.
+        ("uint4", "per_group", Some(_)) => {
+            let scheme = integer(doc, "dtype", 4)?;
+            let symmetric = doc.flag(&["symmetric"])? == Some(true);
+            Ok(Scheme {
+                zero_points: (!symmetric).then_some(ZeroPoints::Unread),
+                ..scheme
+            })
+        }
         ("int8", "per_channel", _) => Ok(Scheme::of(WeightFormat::Int8)),
         _ => {
             let group = group.map_or(String::new(), |g| format!(", group_size {g}"));

@@ -170,6 +170,12 @@ pub fn recipe(
             "the config of {} says that the groups of its {} weights are permuted (desc_act, actorder), which are not padded",
             model.name, routed.weight
         ))),
+        None if routed.weight == WeightFormat::Int4Channel && !recipe.same() => {
+            Err(PadError::Refused(format!(
+                "the config of {} says that its INT4 weights have one scale a row, which are not padded",
+                model.name
+            )))
+        }
         _ => Ok(recipe),
     }
 }

@@ -85,7 +85,10 @@ fn scale_dtype(weight: WeightFormat) -> Dtype {
     match weight {
         WeightFormat::Nvfp4 => Dtype::F8_E4M3,
         WeightFormat::Mxfp4 | WeightFormat::Mxfp8 => Dtype::U8,
-        WeightFormat::Int4 | WeightFormat::Int4G64 | WeightFormat::Int4G32 => Dtype::BF16,
+        WeightFormat::Int4
+        | WeightFormat::Int4G64
+        | WeightFormat::Int4G32
+        | WeightFormat::Int4Channel => Dtype::BF16,
         _ => Dtype::F32,
     }
 }

@@ -62,6 +62,9 @@ fn quantisation(weight: WeightFormat, compressed: bool) -> Option<Value> {
         WeightFormat::Int4 => group(4, 128),
         WeightFormat::Int4G64 => group(4, 64),
         WeightFormat::Int4G32 => group(4, 32),
+        WeightFormat::Int4Channel => {
+            json!({"quant_method": "gptq", "bits": 4, "group_size": -1, "sym": true})
+        }
         WeightFormat::Int8 => json!({"quant_method": "w8a8_int8"}),
         other => panic!("no config says {other}"),
     })

@@ -1,7 +1,7 @@
 //! Quantisation entries become weight formats.
 
 use crate::{changed, config};
-use padproof::model::{Model, ModelError, Share, ZeroPoints, parse};
+use padproof::model::{Model, ModelError, Share, parse};
 use padproof::plan;
 use padproof::terms::{LayerKind, WeightFormat};
 use serde_json::{Value, json};
@@ -181,10 +181,14 @@ fn a_quantisation_without_a_format_is_refused() {
         json!({"quant_method": "gptq", "bits": 4, "group_size": 48}),
         "quantization_config.group_size: int4 with group_size 48",
     );
-    // It was the bits that were named.
+    // Nothing said is no -1.
     refused(
-        json!({"quant_method": "gptq", "bits": 4, "group_size": -1}),
-        "quantization_config.group_size: int4 with one scale for a row (-1)",
+        json!({"quant_method": "gptq", "bits": 4}),
+        "int4 without groups",
+    );
+    refused(
+        json!({"quant_method": "awq", "bits": 4, "group_size": 0}),
+        "quantization_config.group_size is 0",
     );
     refused(
         json!({"quant_method": "fp8", "weight_block_size": [128, 96]}),
@@ -308,67 +312,6 @@ fn two_files_that_disagree_are_refused_and_name_both() {
         top.contains("some/hf_quant_config.json: the top level says nvfp4"),
         "{top}"
     );
-}
-
-#[test]
-fn zero_points_are_found_where_a_method_says_so() {
-    let points = |entry: Value| quantised(entry).unwrap().quant.zero_points;
-    let group = |symmetric: bool| {
-        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
-            "targets": ["Linear"],
-            "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": symmetric},
-        }}})
-    };
-    let (awq, unread) = (Some(ZeroPoints::Awq), Some(ZeroPoints::Unread));
-    for (entry, wanted) in [
-        (
-            json!({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": true}),
-            awq,
-        ),
-        (
-            json!({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": false}),
-            None,
-        ),
-        (
-            json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": false}),
-            unread,
-        ),
-        (
-            json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true}),
-            None,
-        ),
-        (
-            json!({"quant_method": "gptq", "bits": 4, "group_size": 128}),
-            None,
-        ),
-        (group(false), unread),
-        (group(true), None),
-    ] {
-        assert_eq!(points(entry.clone()), wanted, "{entry}");
-    }
-}
-
-/// They were planned as if each group were a run of channels.
-#[test]
-fn activation_order_is_found_where_a_method_says_so() {
-    let order = |entry: Value| quantised(entry).unwrap().quant.act_order;
-    let gptq = |desc: Value| json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": desc});
-    let packed = |order: Value| {
-        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
-            "targets": ["Linear"],
-            "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "actorder": order},
-        }}})
-    };
-    for (entry, wanted) in [
-        (gptq(json!(true)), true),
-        (gptq(json!(false)), false),
-        (gptq(json!(null)), false),
-        (packed(json!("group")), true),
-        (packed(json!(null)), false),
-    ] {
-        assert_eq!(order(entry.clone()), wanted, "{entry}");
-    }
-    assert!(quantised(gptq(json!("yes"))).is_err());
 }
 
 /// One format was planned for all, without a word.

@@ -6,7 +6,9 @@
 mod bad;
 mod families;
 mod formats;
+mod integers;
 mod real;
+mod survey;
 
 use padproof::model::{Model, ModelError, parse};
 use serde_json::{Value, json};
