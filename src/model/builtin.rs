@@ -105,6 +105,12 @@ fn model(e: Entry) -> Model {
         interleaved: e.interleaved,
         shared: e.shared,
         dense: e.dense,
+        // What has no experts is dense; where all layers have some, it stands beside them.
+        dense_layers: match (e.dense, e.layers.saturating_sub(e.moe_layers)) {
+            (None, _) => 0,
+            (Some(_), 0) => e.moe_layers,
+            (Some(_), some) => some,
+        },
         mtp_layers: e.mtp_layers,
         draft_experts: e.draft_experts,
         moe_layers: e.moe_layers,

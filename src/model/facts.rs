@@ -72,6 +72,8 @@ pub struct Model {
     pub shared: Option<u64>,
     /// Width of dense layers, or of a dense MLP beside the experts, if there are any.
     pub dense: Option<u64>,
+    /// Layers that have a dense part, of those widths.
+    pub dense_layers: u64,
     /// Multi-token-prediction layers behind the model.
     pub mtp_layers: u64,
     /// Whether those have routed experts, as far as the config says.

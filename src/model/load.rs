@@ -274,6 +274,12 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         interleaved: family.oai,
         shared,
         dense,
+        dense_layers: match (dense, layers.dense.len() as u64) {
+            (None, _) => 0,
+            // Beside the experts.
+            (Some(_), 0) => layers.moe.len() as u64,
+            (Some(_), some) => some,
+        },
         mtp_layers: layers.mtp,
         draft_experts: layers.draft,
         moe_layers: layers.moe.len() as u64,

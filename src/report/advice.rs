@@ -2,11 +2,10 @@
 //!
 //! It must not decide anything. Layer 10.
 
-use super::grid::sentence;
-use super::plan_human::paragraph;
-use super::words::{bytes, percent, plural};
+use super::grid::{paragraph, sentence};
+use super::words::{bytes, listed, percent, plural};
 use crate::plan::{Fit, Parallel};
-use crate::run::{Beside, Instead, RuleAdvice, Survey, Way};
+use crate::run::{Beside, Changed, Cost, Instead, RuleAdvice, Survey, Way};
 use crate::terms::LayerKind;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -54,7 +53,7 @@ fn by_open(survey: &Survey) -> Vec<(&[LayerKind], Vec<&RuleAdvice>)> {
 pub(super) fn layers(kinds: &[LayerKind]) -> String {
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     let s = if names.len() > 1 { "s" } else { "" };
-    format!("{} layer{s}", names.join(" and "))
+    format!("{} layer{s}", listed(&names))
 }
 
 /// Under how many rules there is no degree to name, for parts that no rule is for, and the degrees of
@@ -241,12 +240,39 @@ pub(super) fn told(one: &RuleAdvice) -> String {
     }
     // What does not start takes none.
     if one.verdict < Fit::Refused {
-        words.push(format!("{} of experts a rank", bytes(one.rank_bytes)));
-        if one.extra_bytes > 0 {
-            words.push(format!("{} more memory in all", bytes(one.extra_bytes)));
+        words.push(format!("{} of experts a rank", bytes(one.cost.rank_bytes)));
+        if one.cost.extra_bytes > 0 {
+            words.push(format!(
+                "{} more memory in all",
+                bytes(one.cost.extra_bytes)
+            ));
+        }
+        if let Some(all) = together(&one.parts, one.all_parts, one.cost.extra_bytes) {
+            return format!("{}; {all}", words.join(", "));
         }
     }
     words.join(", ")
+}
+
+/// What routed experts and the parts beside them cost together, where there are some.
+fn together(parts: &[Beside], all: Option<Cost>, experts: u64) -> Option<String> {
+    let all = all.filter(|_| !parts.is_empty())?;
+    let mut kinds: Vec<LayerKind> = Vec::new();
+    for part in parts {
+        if !kinds.contains(&part.layer) {
+            kinds.push(part.layer);
+        }
+    }
+    let rank = bytes(all.rank_bytes);
+    let mut text = format!("with the {} {rank} a rank", layers(&kinds));
+    let arithmetic = all.extra_arithmetic();
+    if arithmetic > 0 {
+        text.push_str(&format!(", {} more arithmetic", percent(arithmetic)));
+    }
+    if all.extra_bytes > experts {
+        text.push_str(&format!(", {} more memory in all", bytes(all.extra_bytes)));
+    }
+    Some(text)
 }
 
 /// `shared refused 64`.
@@ -284,21 +310,19 @@ fn way(way: &Instead) -> String {
         ),
         Way::Ep => format!("ep {}", way.ep),
         Way::Backend => format!("{}{}", way.rule, open(way)),
-        Way::FinerScales => {
-            format!("scales repeated on a grid of {size}, without loss, if the kernel takes it")
-        }
-        Way::Requantise => {
-            format!(
-                "quantised again after the split, with loss, {}",
-                instead_of(way)
-            )
-        }
-        Way::PadOffline => {
-            format!(
-                "checkpoint padded to {size} before it is served, {}",
-                instead_of(way)
-            )
-        }
+        Way::FinerScales => format!(
+            "scales repeated on a grid of {}, without loss, if the kernel takes it",
+            sizes(way, size)
+        ),
+        Way::Requantise => format!(
+            "quantised again after the split, with loss, {}",
+            instead_of(way)
+        ),
+        Way::PadOffline => format!(
+            "checkpoint padded to {} before it is served, {}",
+            sizes(way, size),
+            instead_of(way)
+        ),
     };
     format!("{what}: {}", cost(way))
 }
@@ -312,9 +336,41 @@ fn open(way: &Instead) -> String {
     }
 }
 
+/// The sizes that a way is about: one number where only routed experts change, else of which part
+/// each is.
+fn sizes(way: &Instead, size: u64) -> String {
+    each(&way.changed, size.to_string(), |one| one.size.to_string())
+}
+
 /// The width that a rank gets for the one it has.
 fn instead_of(way: &Instead) -> String {
-    format!("{} a rank instead of {}", way.width_padded, way.width)
+    let told = |one: &Changed| format!("{} a rank instead of {}", one.width_padded, one.width);
+    let own = format!("{} a rank instead of {}", way.width_padded, way.width);
+    each(&way.changed, own, told)
+}
+
+/// What is told of changed parts, alike ones together; of routed experts alone without their name.
+fn each(changed: &[Changed], own: String, told: impl Fn(&Changed) -> String) -> String {
+    let mut alike: Vec<(String, Vec<LayerKind>)> = Vec::new();
+    for one in changed {
+        let text = told(one);
+        match alike.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, kinds)) if kinds.contains(&one.layer) => {}
+            Some((_, kinds)) => kinds.push(one.layer),
+            None => alike.push((text, vec![one.layer])),
+        }
+    }
+    match alike.as_slice() {
+        [] => own,
+        [(text, kinds)] if *kinds == [LayerKind::Routed] => text.clone(),
+        some => {
+            let words = some.iter().map(|(text, kinds)| {
+                let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+                format!("{text} ({})", listed(&names))
+            });
+            words.collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 fn cost(way: &Instead) -> String {
@@ -345,6 +401,8 @@ fn cost(way: &Instead) -> String {
         _ => "experts",
     };
     text.push_str(&format!(", {} of {held} a rank", bytes(way.rank_bytes)));
+    let all = together(&way.parts, way.all_parts, way.extra_bytes);
+    text.extend(all.map(|all| format!("; {all}")));
     if !way.open.is_empty() {
         let open = layers(&way.open);
         text.push_str(&format!("; {open} unknown, no rule of its stack"));
@@ -372,8 +430,9 @@ pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
             "verdict_of_experts": rule.fit,
             "parts": rule.parts,
             "unknown_parts": rule.open,
-            "extra_bytes": rule.extra_bytes,
-            "rank_bytes": rule.rank_bytes,
+            "extra_bytes": rule.cost.extra_bytes,
+            "rank_bytes": rule.cost.rank_bytes,
+            "all_parts": rule.all_parts,
             "aligned_tp": rule.aligned,
             "aligned_tp_of_known_parts": rule.aligned_known,
             "cheapest": rule.cheapest.as_ref().map(one),

@@ -1,8 +1,9 @@
 //! Lays rows out within the width of a terminal: cells are never broken.
 //!
-//! It must not colour or write anything. Layer 10.
+//! It must not colour anything. Layer 10.
 
 use super::style::{lines, table};
+use std::io::{self, Write};
 
 /// Blanks before what belongs to the line above.
 const INDENT: &str = "  ";
@@ -87,6 +88,14 @@ pub(super) fn sentence(text: &str, width: Option<usize>) -> Vec<String> {
         _ => format!("{INDENT}{line}"),
     };
     broken.enumerate().map(further).collect()
+}
+
+/// A sentence at the margin, its further lines indented.
+pub(super) fn paragraph(text: &str, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    for line in sentence(text, width) {
+        writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

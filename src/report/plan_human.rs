@@ -3,16 +3,15 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice;
-use super::grid::sentence;
+use super::grid::{paragraph, sentence};
 use super::plan_rows::{rows, unequal};
 use super::plan_summary::summary;
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{asked, facts, part, percent};
+use super::words::{asked, facts, listed, part, percent, short};
 use crate::model::Model;
-use crate::plan::{Fit, Plan, Unit, Violation};
-use crate::rule::{Grade, Status};
+use crate::plan::{Fit, Plan};
 use crate::run::{NotJudged, Survey, Surveyed};
 use crate::terms::plain;
 use std::io::{self, Write};
@@ -23,7 +22,7 @@ use std::io::{self, Write};
 /// # Errors
 /// Those of the stream.
 pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    headline(&survey.model, width, out)?;
+    let source = headline(&survey.model, width, out)?;
     let ranks = asked(survey).into_iter();
     let ranks: Vec<String> = ranks.map(|(key, value)| format!("{key} {value}")).collect();
     writeln!(out, "{}", ranks.join("  "))?;
@@ -32,8 +31,17 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     if long {
         summary(survey, width, out)?;
     }
+    if let Some(source) = source {
+        paragraph(&source, width, out)?;
+    }
     for note in &survey.model.notes {
         paragraph(&format!("note: {}", plain(note)), width, out)?;
+    }
+    let sent = |one: &Surveyed| one.plan.violations.iter().any(|v| v.code == "PP136");
+    if survey.dispatch.is_some() && !survey.plans.iter().any(sent) {
+        let note =
+            "note: the dispatch changes nothing: it is for experts spread over groups (--ep)";
+        paragraph(note, width, out)?;
     }
     let blocked = &survey.advice.blocked;
     if !blocked.is_empty() {
@@ -97,71 +105,36 @@ fn clauses(survey: &Survey, which: fn(&NotJudged) -> bool) -> Option<String> {
     }
     let clause = |(text, layers): (String, Vec<&str>)| {
         let s = if layers.len() > 1 { "s" } else { "" };
-        text.replace(HOLE, &format!("the {} layer{s}", layers.join(" and ")))
+        text.replace(HOLE, &format!("the {} layer{s}", listed(&layers)))
     };
     let clauses: Vec<String> = alike.into_iter().map(clause).collect();
     (!clauses.is_empty()).then(|| clauses.join("; "))
 }
 
-/// The model's facts in a few lines.
-fn headline(model: &Model, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    let (name, source) = (plain(&model.name), plain(&model.source));
-    let texts = [
-        format!("{name}  ({source}; {})", model.grade.name()),
-        facts(model).join("  "),
-    ];
-    texts.iter().try_for_each(|text| match width {
-        // No line of the first ones is broken that need not be.
-        Some(most) if text.chars().count() <= most => writeln!(out, "{text}"),
-        _ => paragraph(text, width, out),
-    })
-}
-
-/// A sentence at the margin, its further lines indented.
-pub(super) fn paragraph(text: &str, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    for line in sentence(text, width) {
-        writeln!(out, "{}", line.strip_prefix("  ").unwrap_or(&line))?;
-    }
-    Ok(())
-}
-
-/// A rule's id, with what a reader must know about it before anything else.
-pub(super) fn label(one: &Surveyed) -> String {
-    let mark = match (one.status, one.auto) {
-        (Status::Historical, _) => " (historical)",
-        (Status::Proposed, _) => " (proposed)",
-        (Status::Current, true) => " (auto)",
-        (Status::Current, false) => "",
+/// The model's facts in a few lines; where the model comes from, if it has no room there.
+fn headline(
+    model: &Model,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<Option<String>> {
+    let (name, source, grade) = (plain(&model.name), plain(&model.source), model.grade.name());
+    let fits = |text: &str| width.is_none_or(|most| text.chars().count() <= most);
+    let whole = format!("{name}  ({source}; {grade})");
+    let (first, later) = match fits(&whole) {
+        true => (whole, None),
+        false => (
+            format!("{name}  ({grade})"),
+            Some(format!("source: {source}")),
+        ),
     };
-    let kernel = match (one.plan.kernel, one.plan.grade, one.status) {
-        (true, ..) => " (kernel)",
-        // What was read is better known.
-        (false, Grade::Issue, Status::Current) => " (from an issue)",
-        _ => "",
-    };
-    format!("{}{mark}{kernel}", one.plan.rule)
-}
-
-/// Code, axis and the number that was tested; a rule as a whole tests none.
-pub(super) fn short(found: &Violation) -> String {
-    if found.axis == "rule" && found.granule == 0 {
-        return format!("{} rule", found.code);
+    for text in [first, facts(model).join("  ")] {
+        match fits(&text) {
+            // No line of the first ones is broken that need not be.
+            true => writeln!(out, "{text}")?,
+            false => paragraph(&text, width, out)?,
+        }
     }
-    if found.unit == Unit::Ranks && found.granule > 1 {
-        return format!("{} {} of {} ranks", found.code, found.value, found.granule);
-    }
-    let granule = if found.granule > 1 {
-        format!(" % {}", found.granule)
-    } else {
-        String::new()
-    };
-    format!(
-        "{} {} {} {}{granule}",
-        found.code,
-        found.axis,
-        found.value,
-        found.unit.name()
-    )
+    Ok(later)
 }
 
 /// What is said of a plan, a sentence each.
@@ -238,7 +211,7 @@ impl Group {
         writeln!(out)?;
         for (layers, rules) in heads {
             let s = if layers.len() > 1 { "s" } else { "" };
-            let layers = layers.join(" and ");
+            let layers = listed(&layers);
             let head = format!(
                 "{}, {layers} layer{s}: {}",
                 advice::some(rules),
@@ -404,6 +377,29 @@ mod tests {
                 );
             }
             assert!(!ten.iter().any(|line| line.contains("(kernel)")), "{text}");
+        }
+    }
+
+    /// The facts of a model, or four parts that fared alike, pushed what to do below the first ten lines.
+    #[test]
+    fn ten_lines_hold_the_verdicts_of_every_shipped_model() {
+        for model in crate::model::builtin() {
+            let query = Query {
+                all: false,
+                advice: true,
+                ..Query::of(Parallel { tp: 8, ep: 1 })
+            };
+            let found = survey(model, Rules::builtin(), &query).unwrap();
+            for width in [80, 120] {
+                let mut out = Vec::new();
+                plan_human(&found, Some(width), &mut out).unwrap();
+                let text = bare(std::str::from_utf8(&out).unwrap());
+                let ten: Vec<&str> = text.lines().take(10).collect();
+                let told = ten.iter().filter(|line| line.starts_with("  ")).count();
+                assert!(told >= found.best_of_stacks().len(), "{width}\n{text}");
+                let done = ten.iter().any(|line| line.starts_with("to do: "));
+                assert!(done, "{width}\n{text}");
+            }
         }
     }
 

@@ -96,8 +96,11 @@ struct OnePlan<'a> {
 
 #[derive(Serialize)]
 struct Advice<'a> {
+    /// Of the routed experts alone, whatever heads take, and so is `per_rule`.
     aligned_tp: Vec<u64>,
     per_rule: BTreeMap<&'a str, Vec<u64>>,
+    /// Of all parts, among the degrees that heads and vocabulary take; empty where a part has no rule.
+    per_rule_all_parts: BTreeMap<&'a str, Vec<u64>>,
     /// Those that stand in the list of each of `rules`.
     aligned_usable_tp: Vec<u64>,
     usable_tp: &'a [u64],
@@ -113,6 +116,7 @@ struct Advice<'a> {
 /// Those of the stream.
 pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     let model = &survey.model;
+    let advised = survey.advice.rules.iter();
     let document = Document {
         schema: TABLE_SCHEMA,
         model: ModelFacts {
@@ -142,7 +146,8 @@ pub fn plan_json(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
             .collect(),
         advice: Advice {
             aligned_tp: survey.aligned_by_all(),
-            per_rule: per_rule(survey),
+            per_rule: per_rule(survey.aligned.iter().map(|(rule, list)| (rule, list))),
+            per_rule_all_parts: per_rule(advised.map(|one| (&one.rule, &one.aligned))),
             aligned_usable_tp: advice::common(survey),
             usable_tp: &survey.advice.usable,
             limits: &survey.advice.limits,
@@ -189,9 +194,11 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
 
 /// Degrees that need no padding by rule: in each format that the rule takes, where layers have
 /// several.
-fn per_rule(survey: &Survey) -> BTreeMap<&str, Vec<u64>> {
+fn per_rule<'s>(
+    lists: impl Iterator<Item = (&'s String, &'s Vec<u64>)>,
+) -> BTreeMap<&'s str, Vec<u64>> {
     let mut all: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for (rule, list) in &survey.aligned {
+    for (rule, list) in lists {
         let known = all.entry(rule).or_insert_with(|| list.clone());
         known.retain(|tp| list.contains(tp));
     }

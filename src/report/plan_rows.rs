@@ -3,11 +3,10 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice::some;
-use super::grid::grid;
-use super::plan_human::{label, paragraph, short};
+use super::grid::{grid, paragraph};
 use super::shares::{change, shares};
 use super::table_human::coloured;
-use super::words::{part, percent};
+use super::words::{label, part, percent, short};
 use crate::plan::{Fit, Plan};
 use crate::run::{Survey, Surveyed};
 use crate::terms::LayerKind;

@@ -3,12 +3,11 @@
 //! It must not decide anything; `run` says what is best. Layer 10.
 
 use super::advice::{some, ways};
-use super::grid::grid;
-use super::plan_human::{label, paragraph};
+use super::grid::{grid, paragraph};
 use super::table_human::coloured;
-use super::words::{part, percent, plural};
+use super::words::{label, listed, part, percent, plural};
 use crate::plan::Fit;
-use crate::run::{Best, Survey, Surveyed};
+use crate::run::{Best, Instead, Survey, Surveyed};
 use std::io::{self, Write};
 
 /// What a long table comes to: the best of each stack for the first part, what to do, and how many
@@ -24,18 +23,15 @@ pub(super) fn summary(
     if let (Some(first), false) = (parts.first(), best.is_empty()) {
         let row = |one: &Best<'_>| {
             let plan = &one.plan.plan;
-            let beside = one.beside.iter();
-            let beside =
-                beside.map(|(other, fit)| format!("{} {}", part(survey, other), fit.name()));
-            let verdict: Vec<String> = std::iter::once(plan.fit.name().to_owned())
-                .chain(beside)
-                .collect();
             let cost = percent(plan.overhead_millionths);
-            let (verdict, arch) = (verdict.join(", "), plan.arch.join(", "));
+            let (verdict, arch) = (verdict(survey, one), plan.arch.join(", "));
             vec![format!("  {}", label(one.plan)), verdict, cost, arch]
         };
         let rows: Vec<Vec<String>> = best.iter().map(row).collect();
-        let head = format!("best of each stack, {} layer", name(first));
+        let head = match parts.len() {
+            1 => "best of each stack".to_owned(),
+            _ => format!("best of each stack, {}", name(first)),
+        };
         for (at, line) in grid(&[&head, "verdict", "overhead", "for"], &rows, 2, width) {
             match at.and_then(|at| best.get(at)) {
                 Some(one) => writeln!(out, "{}", coloured(&line, one.fit()))?,
@@ -56,9 +52,39 @@ pub(super) fn summary(
         }
     }
     for (names, text) in lines {
-        paragraph(&format!("{}: {text}", names.join(" and ")), width, out)?;
+        paragraph(&format!("{}: {text}", listed(&names)), width, out)?;
     }
     Ok(())
+}
+
+/// The verdict of the first part and of those that do not run beside it, in as few words as a narrow
+/// terminal has room for: `unrepresentable, draft too, rest unknown`.
+fn verdict(survey: &Survey, one: &Best<'_>) -> String {
+    let fit = one.plan.plan.fit;
+    let mut words = vec![fit.name().to_owned()];
+    let named = |like: Fit| {
+        let parts = one.beside.iter().filter(|(_, fit)| *fit == like);
+        let names: Vec<String> = parts.map(|(plan, _)| part(survey, plan)).collect();
+        listed(&names)
+    };
+    let others = Fit::ALL.iter().filter(|other| **other != fit);
+    let mut others: Vec<(String, Fit)> = others.map(|other| (named(*other), *other)).collect();
+    others.retain(|(names, _)| !names.is_empty());
+    let same = named(fit);
+    if !same.is_empty() {
+        words.push(format!("{same} too"));
+    }
+    let all = one.beside.len() + 1 == survey.parts().len();
+    match others.as_slice() {
+        [(names, fit)] if all && names.contains(" and ") => {
+            words.push(format!("rest {}", fit.name()))
+        }
+        some => words.extend(
+            some.iter()
+                .map(|(names, fit)| format!("{names} {}", fit.name())),
+        ),
+    }
+    words.join(", ")
 }
 
 /// What to do, from the best rule of all stacks.
@@ -69,7 +95,8 @@ fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
     let rule = &plan.rule;
     let advised = survey.advice.rules.iter().find(|a| a.rule == *rule);
     let lines = advised.map_or_else(Vec::new, |advised| {
-        let fits = advised.instead.iter().map(|way| way.verdict == Fit::Fits);
+        let free = |way: &Instead| way.verdict == Fit::Fits && way.still.is_empty();
+        let fits = advised.instead.iter().map(free);
         fits.zip(ways(advised)).collect()
     });
     let free = lines.iter().find(|(fits, _)| *fits).or(lines.first());
@@ -79,6 +106,27 @@ fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
         Fit::Padded | Fit::Slow => {
             let pads = percent(plan.overhead_millionths);
             format!("to do: {rule} ({}, {pads} overhead){other}", fit.name())
+        }
+        Fit::Unknown if plan.fit < Fit::Unknown => {
+            let names: Vec<String> = one
+                .beside
+                .iter()
+                .map(|(plan, _)| part(survey, plan))
+                .collect();
+            let s = if names.len() > 1 { "s" } else { "" };
+            let pads = match plan.fit {
+                Fit::Fits => "fits".to_owned(),
+                fit => format!(
+                    "{}, {} overhead",
+                    fit.name(),
+                    percent(plan.overhead_millionths)
+                ),
+            };
+            format!(
+                "to do: {rule} for the {} layer ({pads}); of its stack nothing was read for the {} layer{s}{other}",
+                part(survey, plan),
+                listed(&names)
+            )
         }
         Fit::Unknown => format!("to do: {rule} is not known to run it{other}"),
         _ => match free {

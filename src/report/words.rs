@@ -1,10 +1,11 @@
-//! Spells numbers and plurals for people.
+//! Spells numbers, plurals and what plans are called for people.
 //!
 //! It must not write anything. Layer 10.
 
 use crate::model::Model;
-use crate::plan::Plan;
-use crate::run::Survey;
+use crate::plan::{Plan, Unit, Violation};
+use crate::rule::{Grade, Status};
+use crate::run::{Survey, Surveyed};
 use crate::terms::LayerKind;
 use std::time::Duration;
 
@@ -14,6 +15,54 @@ pub(super) fn part(survey: &Survey, plan: &Plan) -> String {
     match several {
         true => format!("{} {}", plan.layer, plan.weight),
         false => plan.layer.to_string(),
+    }
+}
+
+/// A rule's id, with what a reader must know about it before anything else.
+pub(super) fn label(one: &Surveyed) -> String {
+    let mark = match (one.status, one.auto) {
+        (Status::Historical, _) => " (historical)",
+        (Status::Proposed, _) => " (proposed)",
+        (Status::Current, true) => " (auto)",
+        (Status::Current, false) => "",
+    };
+    let kernel = match (one.plan.kernel, one.plan.grade, one.status) {
+        (true, ..) => " (kernel)",
+        // What was read is better known.
+        (false, Grade::Issue, Status::Current) => " (from an issue)",
+        _ => "",
+    };
+    format!("{}{mark}{kernel}", one.plan.rule)
+}
+
+/// Code, axis and the number that was tested; a rule as a whole tests none.
+pub(super) fn short(found: &Violation) -> String {
+    if found.axis == "rule" && found.granule == 0 {
+        return format!("{} rule", found.code);
+    }
+    if found.unit == Unit::Ranks && found.granule > 1 {
+        return format!("{} {} of {} ranks", found.code, found.value, found.granule);
+    }
+    let granule = if found.granule > 1 {
+        format!(" % {}", found.granule)
+    } else {
+        String::new()
+    };
+    format!(
+        "{} {} {} {}{granule}",
+        found.code,
+        found.axis,
+        found.value,
+        found.unit.name()
+    )
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => words.concat(),
     }
 }
 
@@ -114,6 +163,8 @@ mod tests {
         assert_eq!(plural(1, "case"), "1 case");
         assert_eq!(plural(2, "property"), "2 properties");
         assert_eq!(plural(4096, "case"), "4 096 cases");
+        assert_eq!(listed(&["a"]), "a");
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_234_567), "1 234 567");
         assert_eq!(percent(15_609), "1.56%");

@@ -7,10 +7,11 @@ use super::set::{RuleError, Rules};
 use crate::terms::did_you_mean;
 
 impl Rule {
-    /// This rule where a dispatch of its stack sends the tokens; another stack's, and a dispatch
-    /// itself, stay as they are.
+    /// This rule where a dispatch of its stack sends the tokens; another stack's, one for other
+    /// devices, and a dispatch itself stay as they are.
     pub fn sent_by(mut self, dispatch: &Rule) -> Rule {
-        if self.stack == dispatch.stack && !self.dispatch {
+        let near = self.stack == dispatch.stack && self.shares_device(dispatch);
+        if near && !self.dispatch {
             self.sent = Some(Box::new(dispatch.clone()));
         }
         self

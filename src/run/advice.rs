@@ -3,11 +3,11 @@
 //!
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
+use super::cost::Cost;
 use super::degrees::{blocked, limits, unchecked, usable};
 use super::parts::Parts;
 use super::ways::About;
 use super::{Query, Surveyed};
-use crate::model::Model;
 use crate::plan::Fit;
 use crate::rule::{Replicas, Status, Unread};
 use crate::terms::{LayerKind, WeightFormat};
@@ -59,6 +59,24 @@ pub struct Beside {
     pub verdict: Fit,
     /// Largest logical width of a rank.
     pub width: u64,
+    /// How many layers have it.
+    pub layers: u64,
+    /// What it costs; none where it cannot be planned on the ranks.
+    #[serde(flatten)]
+    pub cost: Option<Cost>,
+}
+
+/// A part that a way changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// The part.
+    pub layer: LayerKind,
+    /// The size that the way is about: the scale block, or the part's new width in the checkpoint.
+    pub size: u64,
+    /// Largest width of a rank as the checkpoint is.
+    pub width: u64,
+    /// Width of a rank's buffers then.
+    pub width_padded: u64,
 }
 
 /// One way around a plan, and what it costs against unpadded weights.
@@ -94,6 +112,14 @@ pub struct Instead {
     pub lossless: bool,
     /// Whether the model has parts that experts' parallelism leaves as they are.
     pub beside: bool,
+    /// Every part that it changes, where it changes the checkpoint or its scales.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<Changed>,
+    /// The other parts that a rule is for, as they are then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Beside>,
+    /// What all of them and the routed experts cost together.
+    pub all_parts: Option<Cost>,
     /// Other parts that do not run even so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub still: Vec<Beside>,
@@ -123,10 +149,10 @@ pub struct RuleAdvice {
     pub parts: Vec<Beside>,
     /// Parts that no chosen rule of the stack is for.
     pub open: Vec<LayerKind>,
-    /// Bytes that its plan adds, as [`Instead::extra_bytes`].
-    pub extra_bytes: u64,
-    /// Bytes that one rank holds, as [`Instead::rank_bytes`].
-    pub rank_bytes: u64,
+    /// What the routed experts of this format cost.
+    pub cost: Cost,
+    /// What they and the parts that a rule is for cost together.
+    pub all_parts: Option<Cost>,
     /// Usable degrees that need no padding, of all parts: none where a part is open.
     pub aligned: Vec<u64>,
     /// Usable degrees that need no padding, of the parts that are not open.
@@ -213,28 +239,13 @@ impl Advice {
                     parts,
                     wide,
                     at,
-                    layers: layers_of(model, at),
                     rule,
                     blocked: !advice.blocked.is_empty() && !within(&rule.stack),
                 };
                 let told = about.advice(&one.plan, &advice.usable, &others);
-                advice.rules.push(told);
+                advice.rules.extend(told);
             }
         }
         advice
     }
-}
-
-/// How many layers the routed part at a place among them has: others than the first say it.
-fn layers_of(model: &Model, at: usize) -> u64 {
-    let others = &model.quant.others;
-    let counted = at.checked_sub(1).and_then(|at| others.get(at));
-    counted.map_or_else(
-        || {
-            let others = others.iter();
-            let others = others.fold(0u64, |all, other| all.saturating_add(other.layers));
-            model.moe_layers.saturating_sub(others).max(1)
-        },
-        |share| share.layers,
-    )
 }

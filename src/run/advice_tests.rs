@@ -331,8 +331,8 @@ fn costs_are_those_of_the_plans_own_tensors() {
     // Rows of w13 and w2 in half bytes, a scale for each 32, two biases in f32.
     let (n, h) = (2880, 2880);
     let needed = 32 * (3 * n * h / 2 + 3 * n * h / 32 + 4 * (2 * n + h));
-    assert_eq!(advice.extra_bytes, 24 * (held - needed));
-    assert_eq!(advice.extra_bytes >> 20, 435);
+    assert_eq!(advice.cost.extra_bytes, 24 * (held - needed));
+    assert_eq!(advice.cost.extra_bytes >> 20, 435);
 }
 
 #[test]

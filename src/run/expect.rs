@@ -36,11 +36,10 @@ fn faults(entry: &PlanEntry, rules: &Rules) -> Result<(Vec<Fault>, u64), String>
         model.quant = Quant::none(format);
     }
     let own = own_rules(entry, &model)?;
-    let own = own.unwrap_or_else(|| rules.clone());
-    let rules = match &entry.dispatch {
-        Some(dispatch) => &own.sent_by(dispatch),
-        None => &own,
-    };
+    let rules = own.as_ref().unwrap_or(rules);
+    let dispatch = entry.dispatch.as_deref();
+    let sent = dispatch.map(|dispatch| rules.clone().sent_by(dispatch));
+    let rules = sent.as_ref().unwrap_or(rules);
     let pattern = match &entry.rules {
         PlanRules::Every => None,
         PlanRules::Named(pattern) => Some(pattern.as_str()),

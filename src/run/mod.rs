@@ -8,6 +8,7 @@ mod advice_tests;
 mod best;
 mod candidates;
 mod check;
+mod cost;
 mod counts;
 mod coverage;
 mod degrees;
@@ -20,6 +21,7 @@ mod files;
 mod filter;
 mod job;
 mod matrix;
+mod mended;
 mod mutants;
 mod parts;
 #[cfg(test)]
@@ -32,10 +34,11 @@ mod ways;
 #[cfg(test)]
 mod ways_tests;
 
-pub use advice::{Advice, Beside, Instead, RuleAdvice, Way};
+pub use advice::{Advice, Beside, Changed, Instead, RuleAdvice, Way};
 pub use best::Best;
 pub use candidates::on_arch;
 pub use check::{Worker, arguments_of, check, shrink, subject_of};
+pub use cost::Cost;
 pub use counts::{Counts, Group, Kind};
 pub use coverage::{COVERAGE, Coverage};
 pub use degrees::usable;

@@ -6,8 +6,8 @@ use super::candidates::{Candidate, at_versions, candidates, of_method, on_arch, 
 use super::survey::{NotJudged, Query, SurveyError};
 use crate::model::Model;
 use crate::plan::{
-    Fit, LayerSpec, Parallel, Plan, PlanError, concerns, layers, plan_layer, plan_sizes,
-    replicated, unread_groups, unread_replicas, unread_version,
+    Fit, LayerSpec, Parallel, Plan, PlanError, concerns, layers, plan_layer, replicated,
+    unread_groups, unread_replicas, unread_version,
 };
 use crate::rule::{Rule, Rules, Status};
 use crate::terms::LayerKind;
@@ -21,10 +21,11 @@ pub(super) struct Silent {
 }
 
 /// What rules make of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) fit: Fit,
     pub(super) width: u64,
+    /// None where the groups of experts do not divide the ranks.
+    pub(super) plan: Option<Plan>,
 }
 
 /// A model's parts, and the rules chosen for each.
@@ -168,33 +169,38 @@ impl<'q> Parts<'q> {
     /// What a stack makes of a part, where the routed experts are under `rule`: the best of the
     /// rules that are for it; none where there is none.
     pub(super) fn judged(&self, rule: &Rule, at: usize, asked: Parallel) -> Option<Judged> {
-        let judge = |(rule, unread): &&Candidate<'q>| -> Judged {
-            let none = Judged {
-                fit: Fit::Refused,
-                width: 0,
-            };
-            let Some(ranks) = self.ranks(rule, at, asked) else {
-                return none;
-            };
-            let on = on_arch(rule, self.query.arch);
-            let plan = plan_sizes(&self.all[at], ranks, &on, self.query.env);
-            plan.map_or(none, |plan| {
-                let plan = self.said(plan, rule, *unread);
-                Judged {
-                    fit: plan.fit,
-                    width: plan.width,
-                }
-            })
-        };
-        let rules = self.beside(rule, at, asked);
-        rules.iter().map(judge).min_by_key(|one| one.fit)
+        self.judged_as(&self.all[at], rule, at, asked)
     }
 
-    /// A part that is not cut at all, under the first rule that judges it.
-    pub(super) fn whole(&self, rule: &Rule, at: usize) -> Option<Plan> {
-        let whole = Parallel { tp: 1, ep: 1 };
-        let (rule, _) = self.beside(rule, at, whole).first().copied()?;
-        self.plan(rule, at, whole)?.ok()
+    /// The same of a part with other sizes, and of `rule` as it is given where the part is under it.
+    pub(super) fn judged_as(
+        &self,
+        spec: &LayerSpec,
+        rule: &Rule,
+        at: usize,
+        asked: Parallel,
+    ) -> Option<Judged> {
+        let judge = |(one, _): &&Candidate<'q>| -> Judged {
+            let one = if one.id == rule.id { rule } else { *one };
+            match self.plan_as(spec, one, at, asked) {
+                Some(Ok(plan)) => Judged {
+                    fit: plan.fit,
+                    width: plan.width,
+                    plan: Some(plan),
+                },
+                _ => Judged {
+                    fit: Fit::Refused,
+                    width: 0,
+                    plan: None,
+                },
+            }
+        };
+        let rules = self.beside(rule, at, asked);
+        let overhead = |one: &Judged| one.plan.as_ref().map(|plan| plan.overhead_millionths);
+        rules
+            .iter()
+            .map(judge)
+            .min_by_key(|one| (one.fit, overhead(one)))
     }
 
     /// A part's plan under a rule, with what nobody read of its stack; none when the groups of

@@ -3,13 +3,11 @@
 //! It must not format text, or decide anything that `plan` decides. Layer 9.
 
 use super::advice::{Beside, Instead, RuleAdvice, Way};
-use super::parts::Parts;
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN};
+use super::cost::{Cost, layers};
+use super::parts::{Judged, Parts};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan};
 use crate::rule::Rule;
-use crate::terms::{Extent, LayerKind, Split};
-
-/// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
-const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
+use crate::terms::LayerKind;
 
 /// Another rule's plan on the ranks asked about.
 pub(super) struct Other<'q> {
@@ -40,37 +38,40 @@ pub(super) struct About<'p, 'q> {
     pub(super) wide: &'p Parts<'q>,
     /// The part: routed experts of one format.
     pub(super) at: usize,
-    /// Layers of this format.
-    pub(super) layers: u64,
     pub(super) rule: &'q Rule,
     /// Whether the rest of the model does not take the degree asked about.
     pub(super) blocked: bool,
 }
 
-/// The plan on some ranks, and what becomes of the other parts there.
-struct Trial {
-    asked: Parallel,
-    plan: Plan,
-    rest: Vec<Beside>,
-    open: Vec<LayerKind>,
+/// The plan on some ranks, what it costs, and what becomes of the other parts there.
+pub(super) struct Trial {
+    pub(super) asked: Parallel,
+    pub(super) plan: Plan,
+    pub(super) cost: Cost,
+    pub(super) rest: Vec<Beside>,
+    pub(super) open: Vec<LayerKind>,
 }
 
 impl Trial {
     /// The worst verdict of the parts beside the routed experts that a rule is for.
-    fn worst(&self) -> Fit {
+    pub(super) fn worst(&self) -> Fit {
         worst(&self.rest)
     }
 
     fn aligned(&self) -> bool {
         self.plan.fit.max(self.worst()) == Fit::Fits
     }
+
+    /// What all parts cost that a rule is for.
+    fn all_parts(&self) -> Option<Cost> {
+        let mut parts = self.rest.iter();
+        parts.try_fold(self.cost, |all, part| all.and(part.cost?))
+    }
 }
 
 fn worst(rest: &[Beside]) -> Fit {
-    rest.iter()
-        .map(|one| one.verdict)
-        .max()
-        .unwrap_or(Fit::Fits)
+    let verdicts = rest.iter().map(|one| one.verdict);
+    verdicts.max().unwrap_or(Fit::Fits)
 }
 
 /// The parts that do not run.
@@ -80,8 +81,13 @@ fn failing(rest: &[Beside]) -> Vec<Beside> {
 }
 
 impl About<'_, '_> {
-    fn spec(&self) -> &LayerSpec {
+    pub(super) fn spec(&self) -> &LayerSpec {
         &self.parts.all[self.at]
+    }
+
+    /// How many layers have a part.
+    pub(super) fn layers(&self, at: usize) -> u64 {
+        layers(self.parts.model, &self.parts.all, at)
     }
 
     fn asked(&self) -> Parallel {
@@ -98,20 +104,30 @@ impl About<'_, '_> {
     ) -> (Vec<Beside>, Vec<LayerKind>) {
         let (mut rest, mut open) = (Vec::new(), Vec::new());
         for at in (0..parts.all.len()).filter(|&at| at != self.at) {
-            let part = &parts.all[at];
             match parts.judged(rule, at, asked) {
-                Some(judged) => rest.push(Beside {
-                    layer: part.kind,
-                    format: part.weight,
-                    verdict: judged.fit,
-                    width: judged.width,
-                }),
+                Some(judged) => rest.push(self.besides(at, &judged, judged.plan.as_ref())),
                 // Who asks about one part leaves the others open, and so does a kernel.
-                None if parts.query.layer.is_none() && !rule.kernel => open.push(part.kind),
+                None if parts.query.layer.is_none() && !rule.kernel => {
+                    open.push(parts.all[at].kind);
+                }
                 None => {}
             }
         }
         (rest, open)
+    }
+
+    /// A part beside the routed experts, its cost held against the shares of another plan.
+    pub(super) fn besides(&self, at: usize, judged: &Judged, shares: Option<&Plan>) -> Beside {
+        let (part, layers) = (&self.parts.all[at], self.layers(at));
+        let plans = judged.plan.as_ref().zip(shares);
+        Beside {
+            layer: part.kind,
+            format: part.weight,
+            verdict: judged.fit,
+            width: judged.width,
+            layers,
+            cost: plans.and_then(|(plan, shares)| Cost::of(plan, shares, layers)),
+        }
     }
 
     fn trial(&self, asked: Parallel) -> Option<Trial> {
@@ -119,16 +135,24 @@ impl About<'_, '_> {
         let (rest, open) = self.rest(self.parts, self.rule, asked);
         Some(Trial {
             asked,
+            cost: Cost::of(&plan, &plan, self.layers(self.at))?,
             plan,
             rest,
             open,
         })
     }
 
-    pub(super) fn advice(&self, plan: &Plan, usable: &[u64], others: &[Other<'_>]) -> RuleAdvice {
+    /// None for a plan whose memory leaves its type, which none that was made does.
+    pub(super) fn advice(
+        &self,
+        plan: &Plan,
+        usable: &[u64],
+        others: &[Other<'_>],
+    ) -> Option<RuleAdvice> {
         let (rest, open) = self.rest(self.parts, self.rule, self.asked());
         let now = Trial {
             asked: self.asked(),
+            cost: Cost::of(plan, plan, self.layers(self.at))?,
             plan: plan.clone(),
             rest,
             open,
@@ -150,6 +174,10 @@ impl About<'_, '_> {
         let key = |one: &&Trial| {
             (
                 one.plan.overhead_millionths,
+                one.rest
+                    .iter()
+                    .map(|part| part.cost.map(|cost| cost.extra_bytes))
+                    .max(),
                 std::cmp::Reverse(one.asked.tp),
             )
         };
@@ -159,9 +187,10 @@ impl About<'_, '_> {
             _ if self.blocked => self.degrees(&aligned_known),
             // Nothing but other ranks, or whole copies, changes what the other parts get.
             Fit::Fits if fails => {
-                let whole = self.replicate(&now);
+                let (whole, offline) = (self.replicate(&now), self.pad_offline(&now));
                 whole
                     .into_iter()
+                    .chain(offline)
                     .chain(self.degrees(&aligned_known))
                     .collect()
             }
@@ -172,12 +201,12 @@ impl About<'_, '_> {
             true => Fit::Fits,
             false => Fit::Unknown,
         };
-        RuleAdvice {
+        Some(RuleAdvice {
             rule: self.rule.id.clone(),
             format: self.spec().weight,
-            layers: self.layers,
-            extra_bytes: self.extra_bytes(plan, plan),
-            rank_bytes: self.rank_bytes(plan),
+            layers: self.layers(self.at),
+            cost: now.cost,
+            all_parts: now.all_parts(),
             fit: plan.fit,
             verdict: plan.fit.max(now.worst()).max(unknown),
             aligned: list(&|one| one.open.is_empty()),
@@ -186,7 +215,7 @@ impl About<'_, '_> {
             instead,
             parts: now.rest,
             open: now.open,
-        }
+        })
     }
 
     /// All ranks that share the routed experts, of every replica.
@@ -214,7 +243,7 @@ impl About<'_, '_> {
         Some(Parallel { tp, ep })
     }
 
-    fn instead(&self, way: Way, trial: &Trial) -> Instead {
+    pub(super) fn instead(&self, way: Way, trial: &Trial) -> Instead {
         let (plan, model) = (&trial.plan, self.parts.model);
         Instead {
             way,
@@ -225,9 +254,12 @@ impl About<'_, '_> {
             width: plan.width,
             width_padded: plan.width_padded,
             size: None,
-            extra_bytes: self.extra_bytes(plan, plan),
-            rank_bytes: self.rank_bytes(plan),
-            extra_arithmetic: plan.arithmetic_millionths(),
+            extra_bytes: trial.cost.extra_bytes,
+            rank_bytes: trial.cost.rank_bytes,
+            extra_arithmetic: trial.cost.extra_arithmetic(),
+            changed: Vec::new(),
+            all_parts: trial.all_parts(),
+            parts: trial.rest.clone(),
             told: plan.is_told(),
             lossless: true,
             beside: model.shared.is_some() || model.dense.is_some(),
@@ -238,17 +270,6 @@ impl About<'_, '_> {
                 _ => Vec::new(),
             },
         }
-    }
-
-    /// What the ranks of a plan hold beyond the shares of another's, in all layers of this format.
-    fn extra_bytes(&self, plan: &Plan, shares: &Plan) -> u64 {
-        let held = plan.memory().map_or(0, |memory| memory.held);
-        let needed = shares.memory().map_or(held, |memory| memory.needed);
-        held.saturating_sub(needed).saturating_mul(self.layers)
-    }
-
-    fn rank_bytes(&self, plan: &Plan) -> u64 {
-        plan.weight_bytes().saturating_mul(self.layers)
     }
 
     /// On as many ranks, the cheapest first; then on others.
@@ -272,10 +293,12 @@ impl About<'_, '_> {
         }
         all.extend(offline);
         all.extend(self.replicate(now));
-        let cost = |way: &Instead| (way.extra_bytes, way.extra_arithmetic);
+        let told = |cost: Option<Cost>| cost.map(|c| (c.extra_bytes, c.extra_arithmetic()));
+        let cost = |way: &Instead| (told(way.all_parts), way.extra_bytes, way.extra_arithmetic);
         if plan.fit == Fit::Padded {
             // What it takes to do nothing.
-            let own = (self.extra_bytes(plan, plan), plan.arithmetic_millionths());
+            let experts = (now.cost.extra_bytes, now.cost.extra_arithmetic());
+            let own = (told(now.all_parts()), experts.0, experts.1);
             all.retain(|way| {
                 cost(way) < own || now.worst() >= Fit::Refused && way.still.is_empty()
             });
@@ -323,31 +346,41 @@ impl About<'_, '_> {
             .all
             .iter()
             .position(|part| part.kind == LayerKind::Shared)?;
-        let whole = Parallel { tp: 1, ep: 1 };
-        let judged = self.parts.judged(self.rule, at, whole)?;
-        let plan = self.parts.whole(self.rule, at)?;
-        if judged.fit >= Fit::Refused {
-            return None;
-        }
+        let judged = self
+            .parts
+            .judged(self.rule, at, Parallel { tp: 1, ep: 1 })?;
+        let plan = judged.plan.as_ref().filter(|_| judged.fit < Fit::Refused)?;
         let runs = |trial: &Trial| {
             let others = |one: &&Beside| one.layer != LayerKind::Shared;
             let mut others = trial.rest.iter().filter(others);
             trial.plan.fit < Fit::Refused && others.all(|one| one.verdict < Fit::Refused)
         };
-        let spread = match runs(now) {
-            true => None,
-            false => Some(self.spread().filter(runs)?),
+        let cut = match runs(now) {
+            true => now,
+            false => &self.spread().filter(runs)?,
         };
-        let way = self.instead(Way::Replicate, spread.as_ref().unwrap_or(now));
-        let bytes = plan
-            .weight_bytes()
-            .saturating_mul(self.parts.model.moe_layers.max(1));
-        let copies = (self.asked().tp - 1).saturating_mul(self.parts.dp);
+        let one = self.besides(at, &judged, Some(plan));
+        let copied = Beside {
+            cost: Some(one.cost?.copied(self.asked().tp, self.parts.dp)?),
+            ..one
+        };
+        let part = |known: &Beside| match known.layer {
+            LayerKind::Shared => copied,
+            _ => *known,
+        };
+        let trial = Trial {
+            asked: cut.asked,
+            plan: cut.plan.clone(),
+            cost: cut.cost,
+            rest: cut.rest.iter().map(part).collect(),
+            open: Vec::new(),
+        };
+        let way = self.instead(Way::Replicate, &trial);
+        let both = cut.cost.and(copied.cost?)?;
         Some(Instead {
             size: Some(plan.width),
-            extra_bytes: way.extra_bytes.saturating_add(bytes.saturating_mul(copies)),
-            rank_bytes: way.rank_bytes.saturating_add(bytes),
-            still: Vec::new(),
+            extra_bytes: both.extra_bytes,
+            rank_bytes: both.rank_bytes,
             ..way
         })
     }
@@ -376,109 +409,21 @@ impl About<'_, '_> {
         let (own, other) = (best(true), best(false));
         let other = other.filter(|o| own.is_none_or(|own| key(&o.plan) < key(&own.plan)));
         let instead = |other: &Other<'_>| {
+            let (rest, mut open) = beside(other.rule);
             let trial = Trial {
                 asked: self.asked(),
+                cost: Cost::of(&other.plan, &other.plan, self.layers(self.at))?,
                 plan: other.plan.clone(),
-                rest: Vec::new(),
+                rest,
                 open: Vec::new(),
             };
-            let (_, mut open) = beside(other.rule);
             open.retain(|kind| !ours.contains(kind));
-            Instead {
+            Some(Instead {
                 open,
                 ..self.instead(Way::Backend, &trial)
-            }
+            })
         };
-        own.into_iter().chain(other).map(instead).collect()
-    }
-
-    /// The checkpoint's scales repeated on the finest grid that a shard's start asks for.
-    fn finer_scales(&self, now: &Trial) -> Option<Instead> {
-        let straddles = now.plan.violations.iter().any(|v| v.code == "PP103");
-        if !straddles || self.spec().weight.grid_is_fixed() {
-            return None;
-        }
-        let mut finer = self.rule.clone();
-        finer.scale.refine = true;
-        // What asks for whole blocks is about the grid; the rest stays.
-        let block = match self.spec().weight.scale().map(|grid| grid.cols) {
-            Some(Extent::Block(block)) => Some(block),
-            Some(Extent::All) | None => None,
-        };
-        finer
-            .refuse
-            .retain(|one| block.is_none() || one.when.width_not_multiple != block);
-        if finer.split == Split::Error {
-            finer.split = Split::Floor;
-        }
-        let plan = self.parts.plan(&finer, self.at, self.asked())?.ok()?;
-        let block = plan.w2_scale.map(|scale| scale.col_block)?;
-        if plan.fit > Fit::Padded || block < REFINE_MIN {
-            return None;
-        }
-        let refined = Trial {
-            asked: now.asked,
-            plan,
-            rest: now.rest.clone(),
-            open: Vec::new(),
-        };
-        Some(Instead {
-            size: Some(block),
-            ..self.instead(Way::FinerScales, &refined)
-        })
-    }
-
-    /// The narrowest checkpoint that the rule takes on these ranks without padding.
-    fn pad_offline(&self, now: &Trial) -> Option<Instead> {
-        let (plan, part) = (&now.plan, self.spec());
-        let ranks = self.parts.ranks(self.rule, self.at, now.asked)?;
-        let ranks = ranks.tp.checked_div(ranks.ep)?;
-        let share = part.intermediate.div_ceil(ranks.max(1));
-        let block = match part.weight.scale().map(|grid| grid.cols) {
-            Some(Extent::Block(block)) => block,
-            Some(Extent::All) | None => 1,
-        };
-        let rounded = |granule: u64| share.div_ceil(granule).saturating_mul(granule);
-        let granules = GRANULES.iter().map(|granule| (*granule).max(block));
-        let mut widths: Vec<u64> = granules.map(rounded).collect();
-        widths.sort_unstable();
-        widths.dedup();
-        for width in widths {
-            let intermediate = width.checked_mul(ranks)?;
-            let spec = LayerSpec {
-                intermediate,
-                ..part.clone()
-            };
-            let padded = self
-                .parts
-                .plan_as(&spec, self.rule, self.at, now.asked)?
-                .ok()?;
-            if padded.fit != Fit::Fits || intermediate <= part.intermediate {
-                continue;
-            }
-            let whole = u128::from(part.intermediate);
-            let extra = u128::from(intermediate - part.intermediate) * 1_000_000;
-            let extra = u64::try_from((extra + whole / 2) / whole).unwrap_or(u64::MAX);
-            if plan.fit == Fit::Padded && extra >= plan.overhead_millionths {
-                // The loader pads as little, without a new checkpoint.
-                return None;
-            }
-            let extra_bytes = self.extra_bytes(&padded, plan);
-            let trial = Trial {
-                asked: now.asked,
-                plan: padded,
-                rest: now.rest.clone(),
-                open: Vec::new(),
-            };
-            return Some(Instead {
-                width: plan.width,
-                size: Some(intermediate),
-                extra_bytes,
-                extra_arithmetic: extra,
-                ..self.instead(Way::PadOffline, &trial)
-            });
-        }
-        None
+        own.into_iter().chain(other).filter_map(instead).collect()
     }
 }
 

@@ -27,8 +27,22 @@ fn a_way_names_the_parts_that_it_leaves_refused() {
         .map(|s| (s.layer, s.verdict, s.width))
         .collect();
     assert_eq!(still, [(LayerKind::Shared, Fit::Refused, 64)]);
+    // Both are padded from 64 a rank to a block of 128: a checkpoint whose shared experts stay refused
+    // was advised.
     let offline = way(&found, Way::PadOffline).unwrap();
-    assert_eq!(offline.still, ep.still);
+    assert!(offline.still.is_empty());
+    let told: Vec<_> = offline
+        .changed
+        .iter()
+        .map(|one| (one.layer, one.size, one.width, one.width_padded))
+        .collect();
+    let shared = (LayerKind::Shared, 1024, 64, 128);
+    assert_eq!(told, [(LayerKind::Routed, 1024, 64, 128), shared]);
+    // Where experts are whole the shared ones alone are.
+    let spread = ask(8, 8);
+    let offline = way(&spread, Way::PadOffline).unwrap();
+    assert_eq!((offline.size, offline.changed.len()), (None, 1));
+    assert_eq!(offline.changed[0].layer, LayerKind::Shared);
     // What the line says is what comes of following it.
     let followed = ask(ep.tp, ep.ep);
     let shared = followed
@@ -103,7 +117,8 @@ fn ways_on_as_many_ranks_come_first_and_the_cheapest_of_them() {
             same > 0 && ways[same..].iter().all(|way| way.way == Way::Tp),
             "{rule}: {ways:?}"
         );
-        let costs: Vec<u64> = ways[..same].iter().map(|way| way.extra_bytes).collect();
+        let cost = |way: &Instead| way.all_parts.map(|all| all.extra_bytes);
+        let costs: Vec<_> = ways[..same].iter().map(cost).collect();
         assert!(costs.is_sorted(), "{rule}: {costs:?}");
         assert!(ways.iter().all(|way| way.rank_bytes > 0));
         // Half the ranks hold twice as much each, or more.
@@ -129,7 +144,11 @@ fn ways_on_as_many_ranks_come_first_and_the_cheapest_of_them() {
         .filter(|one| one.verdict == Fit::Padded)
     {
         for way in one.instead.iter().filter(|way| way.way == Way::Backend) {
-            assert!(way.extra_bytes <= one.extra_bytes, "{}: {way:?}", one.rule);
+            assert!(
+                way.extra_bytes <= one.cost.extra_bytes,
+                "{}: {way:?}",
+                one.rule
+            );
         }
     }
 }
@@ -202,4 +221,62 @@ fn whole_experts_go_over_all_ranks_or_none() {
             assert!(way.ep == 1 || way.ep == way.tp, "{rule}: {way:?}");
         }
     }
+}
+
+/// A config has one width for experts and draft layers. The advice padded the first and left the second
+/// refused; and said of memory what the routed experts alone take.
+#[test]
+fn experts_and_draft_layers_are_padded_to_one_width() {
+    let mut model = crate::model::load("Step-3.7-Flash").unwrap();
+    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
+    assert_eq!((model.intermediate, model.shared), (1280, Some(1280)));
+    let query = Query {
+        rule: Some("sglang.triton.fp8-block"),
+        advice: true,
+        ..Query::of(Parallel { tp: 8, ep: 1 })
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let offline = way(&found, Way::PadOffline).unwrap();
+    assert!(offline.still.is_empty(), "{offline:?}");
+    let kinds = offline.changed.iter().map(|one| (one.layer, one.size));
+    // 160 channels of a rank to two blocks of 128; the dense layers fit as they are.
+    let wanted = [LayerKind::Routed, LayerKind::Shared, LayerKind::Draft].map(|kind| (kind, 2048));
+    assert_eq!(kinds.collect::<Vec<_>>(), wanted);
+    let finer = way(&found, Way::FinerScales).unwrap();
+    assert!(finer.still.is_empty(), "{finer:?}");
+    assert_eq!(finer.size, Some(32));
+    let all = finer.changed.iter().map(|one| (one.layer, one.size));
+    let wanted = [LayerKind::Routed, LayerKind::Shared, LayerKind::Draft].map(|kind| (kind, 32));
+    assert_eq!(all.collect::<Vec<_>>(), wanted);
+}
+
+/// DeepSeek-V3 on eight ranks: 58 layers with 256 experts of 2048 and one shared expert of 2048, three
+/// dense ones of 18432, one draft layer; a byte an element, and four for each block of 128 x 128.
+#[test]
+fn all_parts_are_counted_beside_the_experts() {
+    let model = crate::model::load("DeepSeek-V3").unwrap();
+    let query = Query {
+        rule: Some("sglang.triton.fp8-block"),
+        advice: true,
+        ..Query::of(Parallel { tp: 8, ep: 1 })
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let one = &found.advice.rules[0];
+    let layer = |experts: u64, width: u64| {
+        experts * (3 * 7168 * width + 4 * 3 * (7168 / 128) * (width / 128))
+    };
+    let routed = 58 * layer(256, 256);
+    assert_eq!(one.cost.rank_bytes, routed);
+    let beside: Vec<_> = one
+        .parts
+        .iter()
+        .map(|part| (part.layer, part.layers, part.cost.unwrap().rank_bytes))
+        .collect();
+    let shared = (LayerKind::Shared, 58, 58 * layer(1, 256));
+    let dense = (LayerKind::Dense, 3, 3 * layer(1, 2304));
+    let draft = (LayerKind::Draft, 1, layer(256, 256));
+    assert_eq!(beside, [shared, dense, draft]);
+    let all = one.all_parts.unwrap();
+    assert_eq!(all.rank_bytes, routed + shared.2 + dense.2 + draft.2);
+    assert_eq!((all.extra_bytes, all.extra_arithmetic()), (0, 0));
 }

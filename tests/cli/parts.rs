@@ -1,4 +1,4 @@
-//! Parts of a model that no chosen rule is for.
+//! Parts of a model: those that no chosen rule is for, what all of them cost, and what sends their tokens.
 
 use crate::{Folder, ends, qwen, refused, text};
 use serde_json::{Value, json};
@@ -80,4 +80,92 @@ fn each_kind_of_layer_has_its_plans_and_the_worst_decides() {
         &["plan", "GLM-4.7", "--layer", "draft"],
         &["no draft layer"],
     );
+}
+
+/// facts/reports.md B32: one hidden size for the dispatch and the GEMM, which a plan could not say.
+#[test]
+fn a_dispatch_is_planned_with_each_gemm_of_its_stack() {
+    let args = [
+        "plan",
+        "gpt-oss-20b",
+        "--tp",
+        "8",
+        "--ep",
+        "8",
+        "--rule",
+        "vllm.triton.mxfp4",
+    ];
+    let planned = |more: &[&str]| -> Value {
+        let out = ends(&[&args as &[&str], &["--format", "json"], more].concat(), 0);
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let alone = planned(&[]);
+    assert_eq!(alone["plans"][0]["hidden_padded"], 2880);
+    assert!(alone["parallel"].get("dispatch").is_none());
+    for named in ["deepep_ll", "vllm.deepep_ll.any", "deepep_ht", "nixl"] {
+        let sent = planned(&["--dispatch", named]);
+        assert_eq!(sent["plans"][0]["hidden_padded"], 3072, "{named}");
+        assert_eq!(sent["plans"][0]["verdict"], "padded");
+        assert_eq!(sent["plans"][0]["findings"][0]["code"], "PP136");
+    }
+    let told = planned(&["--dispatch", "nixl"]);
+    assert_eq!(told["parallel"]["dispatch"], "vllm.nixl.any");
+    let whole = ["plan", "gpt-oss-20b", "--tp", "8", "--dispatch", "nixl"];
+    let out = ends(&whole, 0);
+    assert!(text(&out.stdout).contains("the dispatch changes nothing"));
+    let wrong = [&args as &[&str], &["--dispatch", "deepep"]].concat();
+    refused(&wrong, &["no dispatch is `deepep`", "vllm.deepep_ll.any"]);
+    let shown = ends(&["show", "vllm.deepep_ll.any"], 0);
+    assert!(text(&shown.stdout).contains("plan --dispatch deepep_ll"));
+}
+
+/// `aligned_tp` and `per_rule` are of the routed experts alone; what all parts take, and cost, was not said.
+#[test]
+fn advice_in_json_says_what_all_parts_take_and_cost() {
+    let args = [
+        "plan",
+        "DeepSeek-V3",
+        "--weights",
+        "fp8-block",
+        "--tp",
+        "8",
+        "--rule",
+        "sglang.triton.fp8-block",
+    ];
+    let out = ends(&[&args as &[&str], &["--format", "json"]].concat(), 0);
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let advice = &json["advice"];
+    let one = &advice["rules"][0];
+    assert_eq!(
+        advice["per_rule_all_parts"]["sglang.triton.fp8-block"],
+        one["aligned_tp"]
+    );
+    let layers: Vec<&str> = one["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["layer"].as_str().unwrap())
+        .collect();
+    assert_eq!(layers, ["shared", "dense", "draft"]);
+    let number = |of: &Value| of["rank_bytes"].as_u64().unwrap();
+    let parts: u64 = one["parts"].as_array().unwrap().iter().map(number).sum();
+    assert_eq!(number(&one["all_parts"]), number(one) + parts);
+    assert_eq!(one["all_parts"]["extra_arithmetic"], 0.0);
+    // Each is explained.
+    let page = include_str!("../../docs/plan-tables.md");
+    for object in [advice, one] {
+        for key in object
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| !["rule", "format"].contains(&key.as_str()))
+        {
+            let told = [
+                format!("`{key}`"),
+                format!("`rules[].{key}"),
+                format!(".{key}`"),
+            ];
+            assert!(told.iter().any(|word| page.contains(word)), "{key}");
+        }
+    }
 }

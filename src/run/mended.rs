@@ -1,0 +1,246 @@
+//! Ways around a plan that change the checkpoint or its scales, in every part that does not run as it is.
+//!
+//! It must not decide anything that `plan` decides. Layer 9.
+
+use super::advice::{Beside, Changed, Instead, Way};
+use super::cost::Cost;
+use super::ways::{About, Trial};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN};
+use crate::rule::Rule;
+use crate::terms::{Extent, LayerKind, Split};
+
+/// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
+const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
+
+/// The elements along K that share a scale, if they do.
+fn block(part: &LayerSpec) -> Option<u64> {
+    match part.weight.scale()?.cols {
+        Extent::Block(block) => Some(block),
+        Extent::All => None,
+    }
+}
+
+/// The rule if its kernel took scales repeated on a finer grid: what it asks of whole blocks falls away.
+fn refined(rule: &Rule, block: Option<u64>) -> Rule {
+    let mut finer = rule.clone();
+    finer.scale.refine = true;
+    let whole = |one: Option<u64>| block.is_some() && one == block;
+    finer
+        .refuse
+        .retain(|one| !whole(one.when.width_not_multiple));
+    if finer.split == Split::Error {
+        finer.split = Split::Floor;
+    }
+    finer
+}
+
+/// Widths of the whole part to try, rising: a rank's share rounded to what kernels ask for.
+fn widths(part: &LayerSpec, ranks: u64) -> Vec<u64> {
+    let share = part.intermediate.div_ceil(ranks.max(1));
+    let least = block(part).unwrap_or(1);
+    let rounded = |granule: &u64| {
+        let granule = (*granule).max(least);
+        share
+            .div_ceil(granule)
+            .checked_mul(granule)?
+            .checked_mul(ranks)
+    };
+    let mut widths: Vec<u64> = GRANULES.iter().filter_map(rounded).collect();
+    widths.retain(|width| *width > part.intermediate);
+    widths.sort_unstable();
+    widths.dedup();
+    widths
+}
+
+fn wider(part: &LayerSpec, intermediate: u64) -> LayerSpec {
+    LayerSpec {
+        intermediate,
+        ..part.clone()
+    }
+}
+
+impl About<'_, '_> {
+    /// The checkpoint's scales repeated on the finest grid that a shard's start asks for, in every part
+    /// under this rule.
+    pub(super) fn finer_scales(&self, now: &Trial) -> Option<Instead> {
+        let straddles = now.plan.violations.iter().any(|v| v.code == "PP103");
+        if !straddles || self.spec().weight.grid_is_fixed() {
+            return None;
+        }
+        let finer = refined(self.rule, block(self.spec()));
+        let plan = self.parts.plan(&finer, self.at, now.asked)?.ok()?;
+        let size = plan.w2_scale.map(|scale| scale.col_block)?;
+        if plan.fit > Fit::Padded || size < REFINE_MIN {
+            return None;
+        }
+        let mut changed = vec![changed(self.spec().kind, size, &now.plan, &plan)];
+        let rest = self.remade(now, |at| {
+            let judged = self
+                .parts
+                .judged_as(&self.parts.all[at], &finer, at, now.asked)?;
+            let scale = judged
+                .plan
+                .as_ref()
+                .and_then(|plan| Some((plan, plan.w2_scale?)));
+            if let Some((plan, scale)) = scale
+                && scale.col_block < scale.col_block_source
+            {
+                changed.push(Changed {
+                    layer: plan.layer,
+                    size: scale.col_block,
+                    width: plan.width,
+                    width_padded: plan.width_padded,
+                });
+            }
+            Some(self.besides(at, &judged, judged.plan.as_ref()))
+        });
+        let trial = Trial {
+            asked: now.asked,
+            cost: Cost::of(&plan, &plan, self.layers(self.at))?,
+            plan,
+            rest,
+            open: Vec::new(),
+        };
+        Some(Instead {
+            size: Some(size),
+            changed,
+            ..self.instead(Way::FinerScales, &trial)
+        })
+    }
+
+    /// The narrowest checkpoint that the rule takes on these ranks without padding: one width for all
+    /// routed experts, draft layers and other formats too, as a config has one, and widths for the
+    /// other parts that do not run as they are.
+    pub(super) fn pad_offline(&self, now: &Trial) -> Option<Instead> {
+        let mut sizes: Vec<u64> = self
+            .parts
+            .all
+            .iter()
+            .map(|part| part.intermediate)
+            .collect();
+        let mut changes = Vec::new();
+        if now.plan.fit != Fit::Fits {
+            let routed = self.routed_width(now)?;
+            for (at, size) in sizes.iter_mut().enumerate() {
+                if self.parts.all[at].kind.follows() == LayerKind::Routed {
+                    *size = routed;
+                }
+            }
+        }
+        for (at, size) in sizes.iter_mut().enumerate() {
+            if self.parts.all[at].kind.follows() != LayerKind::Routed {
+                *size = self.width_beside(at, now.asked).unwrap_or(*size);
+            }
+        }
+        let plan = self.plan_of(self.at, sizes[self.at], now.asked)?;
+        if sizes[self.at] != self.spec().intermediate {
+            changes.push(changed(self.spec().kind, sizes[self.at], &now.plan, &plan));
+        }
+        let rest = self.remade(now, |at| {
+            let (part, size) = (&self.parts.all[at], sizes[at]);
+            let before = self.parts.judged(self.rule, at, now.asked)?;
+            let judged = self
+                .parts
+                .judged_as(&wider(part, size), self.rule, at, now.asked)?;
+            let plans = before.plan.as_ref().zip(judged.plan.as_ref());
+            if let (Some((before, after)), true) = (plans, size != part.intermediate) {
+                changes.push(changed(part.kind, size, before, after));
+            }
+            Some(self.besides(at, &judged, before.plan.as_ref()))
+        });
+        if changes.is_empty() {
+            return None;
+        }
+        let cost = Cost::of(&plan, &now.plan, self.layers(self.at))?;
+        let padded = now.plan.fit == Fit::Padded;
+        if padded && cost.extra_arithmetic() >= now.plan.overhead_millionths {
+            // The loader pads as little, without a new checkpoint.
+            return None;
+        }
+        let trial = Trial {
+            asked: now.asked,
+            plan,
+            cost,
+            rest,
+            open: Vec::new(),
+        };
+        let own = changes.iter().find(|one| one.layer == self.spec().kind);
+        Some(Instead {
+            width: now.plan.width,
+            size: own.map(|one| one.size),
+            changed: changes.clone(),
+            ..self.instead(Way::PadOffline, &trial)
+        })
+    }
+
+    /// The parts beside the routed experts that are judged now, made anew.
+    fn remade(&self, now: &Trial, mut made: impl FnMut(usize) -> Option<Beside>) -> Vec<Beside> {
+        let judged = now.rest.iter().map(|one| one.layer);
+        let kinds: Vec<LayerKind> = judged.collect();
+        (0..self.parts.all.len())
+            .filter(|&at| at != self.at && kinds.contains(&self.parts.all[at].kind))
+            .filter_map(&mut made)
+            .collect()
+    }
+
+    /// A part of another width, under this rule.
+    fn plan_of(&self, at: usize, size: u64, asked: Parallel) -> Option<Plan> {
+        let spec = wider(&self.parts.all[at], size);
+        self.parts.plan_as(&spec, self.rule, at, asked)?.ok()
+    }
+
+    /// The least width that these experts take without padding; where there is one, of those on which
+    /// the other routed experts and draft layers, which have the same width, run too.
+    fn routed_width(&self, now: &Trial) -> Option<u64> {
+        let ranks = self.parts.ranks(self.rule, self.at, now.asked)?;
+        let ranks = ranks.tp.checked_div(ranks.ep)?;
+        let fits = |size: &u64| {
+            let plan = self.plan_of(self.at, *size, now.asked);
+            plan.is_some_and(|plan| plan.fit == Fit::Fits)
+        };
+        let sizes: Vec<u64> = widths(self.spec(), ranks)
+            .into_iter()
+            .filter(fits)
+            .collect();
+        let runs = |size: &u64| {
+            (0..self.parts.all.len()).all(|at| {
+                let part = &self.parts.all[at];
+                let follows = part.kind.follows() == LayerKind::Routed;
+                let spec = wider(part, *size);
+                let judged = || self.parts.judged_as(&spec, self.rule, at, now.asked);
+                !follows || judged().is_none_or(|one| one.fit < Fit::Refused)
+            })
+        };
+        sizes.iter().copied().find(runs).or(sizes.first().copied())
+    }
+
+    /// The least width of a part beside the routed experts that runs, if it does not run as it is:
+    /// without padding, else padded.
+    fn width_beside(&self, at: usize, asked: Parallel) -> Option<u64> {
+        let judged = self.parts.judged(self.rule, at, asked)?;
+        let part = &self.parts.all[at];
+        if judged.fit < Fit::Refused {
+            return None;
+        }
+        let ranks = self.parts.ranks(self.rule, at, asked)?;
+        let sizes = widths(part, ranks.tp);
+        let within = |most: Fit| {
+            sizes.iter().copied().find(|size| {
+                let judged = self
+                    .parts
+                    .judged_as(&wider(part, *size), self.rule, at, asked);
+                judged.is_some_and(|one| one.fit <= most)
+            })
+        };
+        within(Fit::Fits).or_else(|| within(Fit::Padded))
+    }
+}
+
+fn changed(layer: LayerKind, size: u64, before: &Plan, after: &Plan) -> Changed {
+    Changed {
+        layer,
+        size,
+        width: before.width,
+        width_padded: after.width_padded,
+    }
+}
