@@ -282,17 +282,12 @@ impl TensorAudit<'_> {
         }
     }
 
-    /// Parts of a row of bytes that follow each other in storage: where each begins, and how long it is.
+    /// Parts of a row of bytes that follow each other in storage: where each begins among the bytes, and how
+    /// long it is.
     fn runs(&self, e: usize, r: usize, cols: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-        let grid = self.map.grid;
-        let run = grid.run();
-        let mut c = cols.start;
-        std::iter::from_fn(move || {
-            let len = (run - c % run).min(cols.end - c);
-            let start = grid.index(e, r, c);
-            c += len;
-            (len > 0).then_some((start, len))
-        })
+        let before = self.before();
+        let all = self.map.grid.stretches((e, r), cols);
+        all.map(move |(start, len)| (start - before, len))
     }
 
     /// Where a logical element is in its tensor.

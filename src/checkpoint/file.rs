@@ -6,7 +6,7 @@ use safetensors::tensor::TensorInfo;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
@@ -184,25 +184,9 @@ impl TensorFile {
     fn range(&self, range: Range<u64>) -> Result<Vec<u8>, CheckpointError> {
         let too_large = || file_error(&self.name, format!("no bytes {range:?} in memory"));
         let len = usize::try_from(range.end - range.start).map_err(|_| too_large())?;
-        let Source::File(file) = &self.source else {
-            let mut bytes = vec![0; len];
-            self.fill(range.start, &mut bytes)?;
-            return Ok(bytes);
-        };
-        let io = |source| CheckpointError::Io {
-            file: self.name.clone(),
-            source,
-        };
-        // Memory that is about to be filled is not cleared first: audits move little else.
-        let mut bytes = Vec::with_capacity(len);
-        let mut file: &File = file;
-        file.seek(SeekFrom::Start(range.start)).map_err(io)?;
-        let wanted = range.end - range.start;
-        file.take(wanted).read_to_end(&mut bytes).map_err(io)?;
-        match bytes.len() == len {
-            true => Ok(bytes),
-            false => Err(io(ErrorKind::UnexpectedEof.into())),
-        }
+        let mut bytes = vec![0; len];
+        self.fill(range.start, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Fills `target` from a place that is known to hold so much.

@@ -4,6 +4,7 @@ use super::axis::Axis;
 use super::error::LayoutError;
 use super::interleaved;
 use crate::terms::{Nibble, Storage};
+use std::ops::Range;
 
 /// Rows of a tile of the 128x4 layout (facts/upstream-padding.md 1.0, L-128x4).
 const TILE_ROWS: usize = 128;
@@ -151,6 +152,43 @@ impl Grid {
         }
     }
 
+    /// From the beginning of a run to that of the next one of the row, where it is the same all along.
+    fn stride(&self) -> Option<usize> {
+        Some(match self.storage {
+            Storage::Linear | Storage::Rows16 | Storage::Rows32 => self.cols.max(1),
+            Storage::Tiled128x4 | Storage::TritonBlackwell => TILE_ROWS * TILE_COLS,
+            Storage::Tiled8x4 => 32,
+            Storage::AiterN32k4 => 128,
+            Storage::DeepGemm => 4 * self.rows,
+            Storage::Shuffle16x16 => 16 * (SHUFFLE_BITS / self.bits),
+            _ => return None,
+        })
+    }
+
+    /// Parts of a row's columns that follow each other in storage: the index at which each begins, and how
+    /// many there are.
+    #[inline]
+    pub fn stretches(
+        &self,
+        (e, r): (usize, usize),
+        cols: Range<usize>,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let (grid, run, stride) = (*self, self.run(), self.stride());
+        let (mut c, mut within) = (cols.start, cols.start % run);
+        let mut begins = self.index(e, r, c) - within;
+        let row = self.index(e, r, 0);
+        std::iter::from_fn(move || {
+            let len = (run - within).min(cols.end.saturating_sub(c));
+            let start = begins + within;
+            (c, within) = (c + len, 0);
+            begins = match stride {
+                Some(stride) => begins + stride,
+                None => row + grid.col_part(c),
+            };
+            (len > 0).then_some((start, len))
+        })
+    }
+
     /// What rows and columns must be multiples of for the layout to fill whole tiles.
     pub fn tile(&self) -> (usize, usize) {
         match self.storage {
@@ -233,4 +271,42 @@ impl Grid {
 /// The part of a 128x4 index that depends on the column.
 pub(super) fn tile_col(c: usize) -> usize {
     (c / TILE_COLS) * (TILE_ROWS * TILE_COLS) + c % TILE_COLS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a stretch begins and ends with, it is the elements one by one.
+    #[test]
+    fn stretches_of_a_row_are_its_elements_in_storage_order() {
+        for &storage in Storage::ALL {
+            let bits = if storage == Storage::TritonHopperValue {
+                4
+            } else {
+                8
+            };
+            let grid = Grid {
+                rows: 512,
+                cols: 256,
+                bits,
+                nibble: Nibble::Low,
+                storage,
+            };
+            for (r, cols) in [
+                (0, 0..256),
+                (129, 3..201),
+                (300, 8..8),
+                (511, 255..256),
+                (37, 5..6),
+            ] {
+                let found: Vec<usize> = grid
+                    .stretches((1, r), cols.clone())
+                    .flat_map(|(start, len)| start..start + len)
+                    .collect();
+                let wanted: Vec<usize> = cols.clone().map(|c| grid.index(1, r, c)).collect();
+                assert_eq!(found, wanted, "{storage} {r} {cols:?}");
+            }
+        }
+    }
 }

@@ -362,6 +362,31 @@ fn places_in_large_tensors_are_counted_from_their_beginning() {
     assert_eq!(audit.elements, 2 * 3 * 4400 * 2048);
 }
 
+/// The same of padding of one byte: its place was counted from the expert's beginning, past the rows read.
+#[test]
+fn padding_in_large_tensors_of_bytes_is_read_where_it_lies() {
+    let line = "e=1,h=2048,i=4400,w=fp8,pad=i4480,fill=wild,seed=3";
+    let (case, plan, logical) = made(line);
+    let mut packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let audited = |packed: &padproof::layout::PackedInputs| {
+        let dumped = crate::invent::after(packed, &[0]).open();
+        let dump = Dump::find(&dumped, None, None, 1).unwrap();
+        audit_files(&plan, &layer, &dump).unwrap()
+    };
+    assert!(audited(&packed).clean());
+    let w13 = packed.ranks[0].get_mut(padproof::plan::Role::W13).unwrap();
+    let last = w13.bytes().len() - 1;
+    w13.bytes_mut()[last] = 0x38;
+    let found: Vec<_> = audited(&packed)
+        .first
+        .iter()
+        .map(|d| (d.byte, d.physical))
+        .collect();
+    assert_eq!(found, [(last, Some((0, 8959, 2047)))]);
+}
+
 /// Every rank of every mutant was packed whole, so that a large expert took gigabytes, and larger ones
 /// went without a name.
 #[test]
