@@ -84,9 +84,13 @@ pub(super) fn audit(
         bytes.step(Step::Read(read));
     };
     let found = audit_files_told(&plan, &layer, &dump, &mut told);
+    if found.as_ref().is_ok_and(|found| !found.clean()) {
+        // Of a large layer that takes seconds.
+        bytes.step(Step::Doing("looking for the fault's name"));
+    }
+    let named = found.and_then(|found| Ok((diagnose(&plan, &layer, &dump, &found)?, found)));
     bytes.end();
-    let found = found?;
-    let diagnoses = diagnose(&plan, &layer, &dump, &found)?;
+    let (diagnoses, found) = named?;
     let mut notes: Vec<String> = unread(&plan).into_iter().collect();
     notes.extend(refined(&plan));
     notes.extend(not_taken(&dump, &found));

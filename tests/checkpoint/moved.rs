@@ -365,7 +365,7 @@ fn places_in_large_tensors_are_counted_from_their_beginning() {
 /// The same of padding of one byte: its place was counted from the expert's beginning, past the rows read.
 #[test]
 fn padding_in_large_tensors_of_bytes_is_read_where_it_lies() {
-    let line = "e=1,h=2048,i=4400,w=fp8,pad=i4480,fill=wild,seed=3";
+    let line = "e=1,h=2048,i=4400,k=1,w=fp8,pad=i4480,fill=wild,seed=3";
     let (case, plan, logical) = made(line);
     let mut packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
     let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
