@@ -1,10 +1,10 @@
 //! Goal: what stands beside a padding, an output of that name, another file, an odd config, is seen.
 //! Method: pad invented checkpoints in folders that are not as a first run meets them.
 
-use crate::invent::QWEN;
-use crate::padded::everything;
-use crate::scene::{Asked, Made, Scene, pad_with, verified};
-use crate::verified::{json, resealed};
+use crate::checkpoint::invent::QWEN;
+use crate::checkpoint::padded::everything;
+use crate::checkpoint::scene::{Asked, Made, Scene, pad_with, verified};
+use crate::checkpoint::verified::{json, resealed};
 use padproof::pad::{CERTIFICATE, Outcome};
 use std::path::{Path, PathBuf};
 
@@ -146,7 +146,7 @@ fn configs_and_indexes_that_are_none_are_told_at_once() {
         let error = scene.pad(&twice, &asked).unwrap_err().to_string();
         assert!(error.contains(&why), "{name}: {error}");
         if name == "config.json" {
-            crate::refused(&within("plan", &[], &[scene.path()]), &why);
+            crate::checkpoint::refused(&within("plan", &[], &[scene.path()]), &why);
         }
         std::fs::remove_file(&path).unwrap();
         assert!(
@@ -161,7 +161,7 @@ fn configs_and_indexes_that_are_none_are_told_at_once() {
         assert_eq!(run.status.code(), Some(2), "{name}: {run:?}");
         if name == "config.json" {
             for path in [scene.path(), &path] {
-                crate::refused(&within("plan", &[], &[path]), "not a regular file");
+                crate::checkpoint::refused(&within("plan", &[], &[path]), "not a regular file");
             }
         }
         std::fs::remove_file(&path).unwrap();

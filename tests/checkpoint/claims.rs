@@ -1,9 +1,9 @@
 //! Goal: what headers and a certificate claim is held too, and what is form alone is free.
 //! Method: rewrite either of a padded checkpoint.
 
-use crate::invent::QWEN;
-use crate::scene::{Asked, Made, Scene};
-use crate::verified::{SHARD, answer, copied, json, resealed};
+use crate::checkpoint::invent::QWEN;
+use crate::checkpoint::scene::{Asked, Made, Scene};
+use crate::checkpoint::verified::{SHARD, answer, copied, json, resealed};
 use padproof::checkpoint::TensorFile;
 use padproof::pad::{CERTIFICATE, verify};
 use serde_json::Value;

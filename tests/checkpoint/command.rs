@@ -1,7 +1,7 @@
 //! `padproof audit` as a user meets it.
 
-use crate::invent::{Family, Invented, QWEN, after, before, made, parameter};
-use crate::{refused, snapshot};
+use crate::checkpoint::invent::{Family, Invented, QWEN, after, before, made, parameter};
+use crate::checkpoint::{refused, snapshot};
 use padproof::layout::{PackedInputs, pack_layer};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

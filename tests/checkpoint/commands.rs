@@ -1,8 +1,8 @@
 //! `padproof pad` and `padproof verify` as a user meets them.
 
-use crate::invent::QWEN;
-use crate::scene::{Made, Scene};
-use crate::{padproof, refused, snapshot};
+use crate::checkpoint::invent::QWEN;
+use crate::checkpoint::scene::{Made, Scene};
+use crate::checkpoint::{padproof, refused, snapshot};
 use padproof::checkpoint::{self, TensorFile};
 use std::path::Path;
 use std::process::Output;

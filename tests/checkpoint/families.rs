@@ -1,6 +1,6 @@
 //! Every family's names give the logical tensors back, bit for bit, and audit clean.
 
-use crate::invent::{Family, MIXTRAL, QWEN, after, before, made};
+use crate::checkpoint::invent::{Family, MIXTRAL, QWEN, after, before, made};
 use padproof::audit::{audit_files, diagnose, layer_shape};
 use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerShape};
 use padproof::layout::{logical_of, pack_layer, roles};
@@ -155,7 +155,7 @@ fn a_directory_of_shards_is_read_through_its_index() {
         for (tensor, ..) in &tensors {
             map.insert(tensor.clone(), name.into());
         }
-        let shard = crate::invent::Invented {
+        let shard = crate::checkpoint::invent::Invented {
             tensors,
             ..Default::default()
         };
@@ -179,7 +179,7 @@ fn a_directory_of_shards_is_read_through_its_index() {
 #[test]
 fn what_is_not_of_the_models_sizes_is_one_sentence() {
     let (case, plan, logical) = made("e=2,h=64,i=48,w=nvfp4,pad=i64,fill=wild");
-    let told = |change: &dyn Fn(&mut crate::invent::Invented)| {
+    let told = |change: &dyn Fn(&mut crate::checkpoint::invent::Invented)| {
         let mut file = before(&case, &logical, QWEN, PREFIX);
         change(&mut file);
         let file = file.open();
@@ -190,7 +190,7 @@ fn what_is_not_of_the_models_sizes_is_one_sentence() {
             .to_string()
     };
     let remove = |word: &'static str| {
-        move |f: &mut crate::invent::Invented| f.tensors.retain(|t| !t.0.contains(word))
+        move |f: &mut crate::checkpoint::invent::Invented| f.tensors.retain(|t| !t.0.contains(word))
     };
     let missing = told(&remove("experts.1.up_proj.weight_scale"));
     assert!(
@@ -200,7 +200,7 @@ fn what_is_not_of_the_models_sizes_is_one_sentence() {
     let none = told(&remove("weight_scale_2"));
     assert!(none.contains("weight_scale_2"), "{none}");
     let shape_of = |name: &'static str, shape: &'static [usize]| {
-        move |f: &mut crate::invent::Invented| {
+        move |f: &mut crate::checkpoint::invent::Invented| {
             f.tensors
                 .iter_mut()
                 .find(|t| t.0.ends_with(name))
@@ -275,7 +275,7 @@ fn one_scale_an_expert_may_stand_for_equal_scales_of_gate_and_up() {
         }
         let packed = pack_layer(&plan, &logical).unwrap();
         let mut dumped = after(&packed, &[0]);
-        let name = crate::invent::parameter(role);
+        let name = crate::checkpoint::invent::parameter(role);
         let one = dumped
             .tensors
             .iter_mut()

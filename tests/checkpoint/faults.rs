@@ -2,8 +2,8 @@
 //! Method: apply each to invented files, audit, diagnose; the matrix is a snapshot. That a fault of
 //! another make is named too is for `planted`.
 
-use crate::families::shape;
-use crate::invent::{QWEN, after, before, made};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{QWEN, after, before, made};
 use padproof::audit::{Diagnosis, Evidence, audit_files, diagnose};
 use padproof::checkpoint::{Dump, Layer};
 use padproof::layout::{PackedInputs, pack_layer};
@@ -70,7 +70,7 @@ fn every_planted_fault_is_named() {
             };
             cases += 1;
             let file = before(case, logical, QWEN, "model.layers.0.mlp.");
-            let file = crate::invent::Invented { ..file }.open();
+            let file = crate::checkpoint::invent::Invented { ..file }.open();
             let layer = Layer::find(&file, shape(plan, QWEN), None).unwrap();
             let all: Vec<usize> = (0..plan.ranks.len()).collect();
             let dumped = after(&packed, &all).open();
@@ -101,7 +101,7 @@ fn every_planted_fault_is_named() {
         writeln!(matrix, "{:32} {seen:20} {}", mutant.name, named.join("; ")).unwrap();
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    crate::snapshot("audit_faults", &matrix);
+    crate::checkpoint::snapshot("audit_faults", &matrix);
 }
 
 /// What `change` does to a dump of that line, named.

@@ -1,6 +1,6 @@
 //! No file is trusted: each of these is one sentence that names the file, the tensor and the value.
 
-use crate::invent::{Family, Invented, after, before, made};
+use crate::checkpoint::invent::{Family, Invented, after, before, made};
 use padproof::audit::{audit_files, diagnose, layer_shape};
 use padproof::checkpoint::{Checkpoint, Dump, Layer, TensorFile};
 use padproof::layout::pack_layer;

@@ -1,8 +1,8 @@
 //! Goal: a run that is killed leaves nothing that looks finished, and the next one ends right.
 //! Method: the program on a checkpoint of many files, killed at fifty moments spread over its time.
 
-use crate::invent::QWEN;
-use crate::scene::{Asked, Made, Scene, pad_told, verified};
+use crate::checkpoint::invent::QWEN;
+use crate::checkpoint::scene::{Asked, Made, Scene, pad_told, verified};
 use padproof::pad::{Step, partial};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

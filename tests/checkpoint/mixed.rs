@@ -2,11 +2,11 @@
 //! right or refused by name; none is left out in silence.
 //! Method: rewrite shards of invented checkpoints.
 
-use crate::families::shape;
-use crate::invent::{Invented, QWEN, after, before, made};
-use crate::scene::{Asked, Made, Scene, verified};
-use crate::verified::{Held, change, json};
-use crate::{padproof, refused};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{Invented, QWEN, after, before, made};
+use crate::checkpoint::scene::{Asked, Made, Scene, verified};
+use crate::checkpoint::verified::{Held, change, json};
+use crate::checkpoint::{padproof, refused};
 use padproof::checkpoint::{Dump, Layer};
 use safetensors::Dtype;
 use serde_json::{Value, json as value};

@@ -1,11 +1,11 @@
 //! Goal: faults that no slip of the plain loader makes are named, and names of engines are known.
 //! Method: change a dump of the plain loader, or of the plan's own packing.
 
-use crate::families::shape;
-use crate::invent::{QWEN, before, made};
-use crate::plain::Loader;
-use crate::plain::Slip::*;
-use crate::planted::{UNGATED, files, scene, told};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{QWEN, before, made};
+use crate::checkpoint::plain::Loader;
+use crate::checkpoint::plain::Slip::*;
+use crate::checkpoint::planted::{UNGATED, files, scene, told};
 use padproof::audit::{Evidence, audit_files, diagnose, too_large};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
@@ -36,7 +36,8 @@ fn shares_that_begin_inside_scale_blocks_are_named() {
             slip,
         };
         let mut dumped = loader(Nothing).dump();
-        let by_blocks = crate::invent::after(&right, &(0..case.tp as usize).collect::<Vec<_>>());
+        let by_blocks =
+            crate::checkpoint::invent::after(&right, &(0..case.tp as usize).collect::<Vec<_>>());
         for tensor in &mut dumped.tensors {
             if tensor.0.ends_with("w2_weight_scale") {
                 *tensor = by_blocks
@@ -179,7 +180,7 @@ fn scales_are_known_by_the_names_and_types_that_engines_give_them() {
     let line = "e=2,h=128,i=160,w=nvfp4,pad=i128,store=128x4+shuffle-rows-32,fill=wild";
     let (case, plan, logical) = made(line);
     let packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
-    let mut dumped = crate::invent::after(&packed, &[0]);
+    let mut dumped = crate::checkpoint::invent::after(&packed, &[0]);
     for (name, ..) in &mut dumped.tensors {
         for (ours, theirs) in [
             ("w13_weight", "gemm1_weights_fp4_shuffled"),
@@ -203,7 +204,7 @@ fn scales_are_known_by_the_names_and_types_that_engines_give_them() {
     let line = "e=2,h=128,i=256,tp=2,w=mxfp8,pad=i128,split=floor,store=deepgemm-mn-major";
     let (case, plan, logical) = made(line);
     let packed = padproof::layout::pack_layer(&plan, &logical).unwrap();
-    let mut dumped = crate::invent::after(&packed, &[0, 1]);
+    let mut dumped = crate::checkpoint::invent::after(&packed, &[0, 1]);
     for (name, dtype, shape, bytes) in &mut dumped.tensors {
         if name.ends_with("_scale") {
             (*dtype, *shape) = (safetensors::Dtype::I32, vec![bytes.len() / 4]);
@@ -228,7 +229,7 @@ fn groups_of_experts_that_were_exchanged_are_named() {
     let file = before(&case, &logical, UNGATED, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(&plan, UNGATED), None).unwrap();
     let named = |ranks: &[usize]| {
-        let dumped = crate::invent::after(&packed, ranks).open();
+        let dumped = crate::checkpoint::invent::after(&packed, ranks).open();
         let dump = Dump::find(&dumped, None, None, 4).unwrap();
         let audit = audit_files(&plan, &layer, &dump).unwrap();
         let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
@@ -255,7 +256,7 @@ fn a_fault_that_leaves_a_rank_only_padding_explains_no_damage() {
     let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
     let named = |packed: &padproof::layout::PackedInputs, rank| {
-        let dumped = crate::invent::after(packed, &[rank]).open();
+        let dumped = crate::checkpoint::invent::after(packed, &[rank]).open();
         let dump = Dump::find(&dumped, None, None, 8).unwrap();
         let audit = audit_files(&plan, &layer, &dump).unwrap();
         assert!(!audit.clean());
@@ -306,7 +307,7 @@ fn exchanged_ranks_are_told_by_what_was_compared() {
         packed.ranks.swap(0, 1);
         let file = before(&case, &logical, UNGATED, "model.layers.0.mlp.").open();
         let layer = Layer::find(&file, shape(&plan, UNGATED), None).unwrap();
-        let dumped = crate::invent::after(&packed, &[0, 1]).open();
+        let dumped = crate::checkpoint::invent::after(&packed, &[0, 1]).open();
         let dump = Dump::find(&dumped, None, None, e).unwrap();
         let audit = audit_files(&plan, &layer, &dump).unwrap();
         let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
@@ -341,7 +342,7 @@ fn places_in_large_tensors_are_counted_from_their_beginning() {
     }
     let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
-    let dumped = crate::invent::after(&packed, &[0]).open();
+    let dumped = crate::checkpoint::invent::after(&packed, &[0]).open();
     let dump = Dump::find(&dumped, None, None, 1).unwrap();
     let audit = audit_files(&plan, &layer, &dump).unwrap();
     let found: Vec<_> = audit
@@ -400,7 +401,7 @@ fn faults_of_large_experts_are_named_from_a_part_of_them() {
         let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
         let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
         let named = |packed: &padproof::layout::PackedInputs| {
-            let dumped = crate::invent::after(packed, &[0, 1]).open();
+            let dumped = crate::checkpoint::invent::after(packed, &[0, 1]).open();
             let dump = Dump::find(&dumped, None, None, 2).unwrap();
             let audit = audit_files(&plan, &layer, &dump).unwrap();
             let found = diagnose(&plan, &layer, &dump, &audit).unwrap();

@@ -2,13 +2,13 @@
 //! with the likelier name first.
 //! Method: rearrange the plan's own packing, or a dump of the plain loader.
 
-use crate::families::shape;
-use crate::invent::{Family, Invented, QWEN, after, before, made};
-use crate::padproof;
-use crate::plain::{Loader, Slip::Nothing};
-use crate::planted::{UNGATED, files, told};
-use crate::refused;
-use crate::scene::{Made, Scene};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{Family, Invented, QWEN, after, before, made};
+use crate::checkpoint::padproof;
+use crate::checkpoint::plain::{Loader, Slip::Nothing};
+use crate::checkpoint::planted::{UNGATED, files, told};
+use crate::checkpoint::refused;
+use crate::checkpoint::scene::{Made, Scene};
 use padproof::audit::{audit_files, diagnose, refined};
 use padproof::checkpoint::{Dump, Layer};
 use padproof::layout::{PackedInputs, pack_layer};

@@ -1,10 +1,10 @@
 //! Goal: a checkpoint that is named or stored otherwise than most is padded right, or refused.
 //! Method: change headers, indexes and files of invented checkpoints before they are padded.
 
-use crate::families::shape;
-use crate::invent::{Family, QWEN, before, made};
-use crate::scene::{Asked, Made, Scene, verified};
-use crate::verified::{Held, change, json, of, resealed};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{Family, QWEN, before, made};
+use crate::checkpoint::scene::{Asked, Made, Scene, verified};
+use crate::checkpoint::verified::{Held, change, json, of, resealed};
 use padproof::checkpoint::{Checkpoint, Layer};
 use padproof::pad::CERTIFICATE;
 use std::path::Path;

@@ -2,9 +2,9 @@
 //! Method: invented checkpoints; the result is cut over the ranks here, by plain slices, and held
 //! against the input by the audit, whose maps are not what wrote it.
 
-use crate::families::shape;
-use crate::invent::{Family, Invented, MIXTRAL, QWEN, made};
-use crate::scene::{Asked, Made, Scene, verified};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, made};
+use crate::checkpoint::scene::{Asked, Made, Scene, verified};
 use padproof::audit::{audit_files, layer_shape};
 use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerShape};
 use padproof::layout::logical_of;
@@ -80,7 +80,7 @@ fn plainly_cut(
         }
         if !bytes.is_empty() {
             let dtype = [Dtype::U8, Dtype::U8, Dtype::U16, Dtype::U8, Dtype::F32][wide];
-            let name = format!("rank{rank}.{}", crate::invent::parameter(role));
+            let name = format!("rank{rank}.{}", crate::checkpoint::invent::parameter(role));
             let len = bytes.len() / wide;
             file.add(name, dtype, &[len], bytes);
         }

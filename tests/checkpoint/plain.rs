@@ -3,7 +3,7 @@
 //! Each rank takes an equal share of the intermediate axis and pads it to a slot; what a `Slip` says
 //! goes wrong on the way. Long because all that a loader may do wrong stands in this one place. Facts: facts/upstream-padding.md 3.1, and peers.md 2.2 for the 128x4 index.
 
-use crate::invent::{Invented, parameter};
+use crate::checkpoint::invent::{Invented, parameter};
 use padproof::case::Case;
 use padproof::layout::logical_of;
 use padproof::num::Dtype;

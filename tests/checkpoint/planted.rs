@@ -2,10 +2,10 @@
 //! Method: a loader of the tests' own (`plain`), with one slip at a time, writes the files; its clean
 //! files pass. The matrix is a snapshot.
 
-use crate::families::shape;
-use crate::invent::{Family, Invented, MIXTRAL, QWEN, before, made};
-use crate::plain::Loader;
-use crate::plain::Slip::{self, *};
+use crate::checkpoint::families::shape;
+use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, before, made};
+use crate::checkpoint::plain::Loader;
+use crate::checkpoint::plain::Slip::{self, *};
 use padproof::audit::{Audit, Diagnosis, audit_files, diagnose};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
@@ -376,5 +376,5 @@ fn every_slip_of_a_loader_is_named_in_every_family_and_quantisation() {
             writeln!(matrix, "    {files:3}  {names}").unwrap();
         }
     }
-    crate::snapshot("audit_planted", &matrix);
+    crate::checkpoint::snapshot("audit_planted", &matrix);
 }

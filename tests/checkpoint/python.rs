@@ -3,9 +3,9 @@
 //!
 //! Without a Python (`PADPROOF_PYTHON`, else `python3`), or without its safetensors, these say so and pass.
 
-use crate::command::Scene as Audited;
-use crate::padded::everything;
-use crate::scene::{Asked, Scene};
+use crate::checkpoint::command::Scene as Audited;
+use crate::checkpoint::padded::everything;
+use crate::checkpoint::scene::{Asked, Scene};
 use padproof::plan::Role;
 use std::process::{Command, Output, Stdio};
 
@@ -128,7 +128,7 @@ dump(Layer(), pathlib.Path(sys.argv[1]) / "after.safetensors", 1, {rank}, 2)
         command.args(["-c", &script]).arg(scene.folder.path());
         ended(&command.output().unwrap());
         let after = scene.path("after.safetensors");
-        let out = scene.audit(&after, &["--rule", crate::command::RULE]);
+        let out = scene.audit(&after, &["--rule", crate::checkpoint::command::RULE]);
         assert_eq!(out.status.code(), Some(0), "{out:?}");
         let said = String::from_utf8(out.stdout).unwrap();
         assert!(said.contains(&format!("tp 2, rank {rank}")), "{said}");

@@ -1,6 +1,6 @@
 //! Invented checkpoints on disk, whole: config, index, shards, and files of other kinds.
 
-use crate::invent::{Family, Invented, before, made};
+use crate::checkpoint::invent::{Family, Invented, before, made};
 use padproof::pad::{Outcome, PadError, Padded, Progress, Request, Verified, pad, verify};
 use padproof::rule::Rules;
 use padproof::tensor::Logical;
@@ -275,7 +275,7 @@ fn add_shared(
     if shared == 0 {
         return;
     }
-    let one = before(case, logical, crate::invent::QWEN, prefix);
+    let one = before(case, logical, crate::checkpoint::invent::QWEN, prefix);
     for projection in ["gate_proj", "up_proj", "down_proj"] {
         for suffix in [".weight", ".weight_scale_inv"] {
             let parts: Vec<_> = (0..shared)

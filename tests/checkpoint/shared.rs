@@ -1,10 +1,10 @@
 //! Goal: shared experts are audited like routed ones, by files alone.
 //! Method: an invented checkpoint with shared experts, cut and padded here by plain slices.
 
-use crate::invent::{Invented, QWEN};
-use crate::refused;
-use crate::scene::{Asked, Made, Scene};
-use crate::verified::{change, of};
+use crate::checkpoint::invent::{Invented, QWEN};
+use crate::checkpoint::refused;
+use crate::checkpoint::scene::{Asked, Made, Scene};
+use crate::checkpoint::verified::{change, of};
 use padproof::checkpoint::Checkpoint;
 use safetensors::Dtype;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //! Method: change one thing in a padded checkpoint at a time, sometimes with the certificate
 //! rewritten to agree; the answers are a snapshot.
 
-use crate::invent::{Family, QWEN};
-use crate::scene::{Asked, Made, Scene, verified};
+use crate::checkpoint::invent::{Family, QWEN};
+use crate::checkpoint::scene::{Asked, Made, Scene, verified};
 use padproof::checkpoint::{Checkpoint, TensorFile};
 use padproof::pad::{CERTIFICATE, Certificate, verify};
 use safetensors::Dtype;
@@ -373,7 +373,7 @@ fn every_fault_in_files_is_found_and_named() {
             writeln!(matrix, "    with digests made anew: {sealed}").unwrap();
         }
     }
-    crate::snapshot("verify@faults", &matrix);
+    crate::checkpoint::snapshot("verify@faults", &matrix);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Bad input ends with 2 and one clear sentence.
 
-use crate::{Folder, ends, qwen, refused, text};
+use crate::cli::{Folder, ends, qwen, refused, text};
 use serde_json::json;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Plans for another version of a stack, for one architecture or backend, and for one rank.
 
-use crate::{Folder, ends, padproof, refused, text};
+use crate::cli::{Folder, ends, padproof, refused, text};
 
 #[test]
 fn another_version_is_planned_by_the_rule_that_held_then_or_left_open() {

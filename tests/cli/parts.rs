@@ -1,6 +1,6 @@
 //! Parts of a model: those that no chosen rule is for, what all of them cost, and what sends their tokens.
 
-use crate::{Folder, ends, qwen, refused, text};
+use crate::cli::{Folder, ends, qwen, refused, text};
 use serde_json::{Value, json};
 
 /// facts/reports.md B08. CSV and the exit code said nothing of the shared expert.

@@ -1,6 +1,6 @@
 //! Plans, lists and pages: fields, exit codes, what the environment changes.
 
-use crate::{Folder, command, ends, padproof, qwen, refused, text};
+use crate::cli::{Folder, command, ends, padproof, qwen, refused, text};
 use serde_json::{Value, json};
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs: exit codes, exports, pipes, interrupts, threads.
 
-use crate::{Folder, command, ends, padproof, refused, text};
+use crate::cli::{Folder, command, ends, padproof, refused, text};
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Real implementations that no one here wrote, as subjects: they hold, and where they differ a case
 //! shows it.
 
-use crate::{ends, python, script};
+use crate::external::{ends, python, script};
 
 /// Random cases for each; the pages say how many more were run once.
 const CASES: &str = "200";
@@ -17,7 +17,7 @@ fn holds(modules: &str, path: &str, argument: &str) {
     let how = ["-p", properties, "--format", "json", "--subject", &command];
     // torch takes its time to import.
     let how = [&how[..], &["--start-timeout", "10m"]].concat();
-    let out = crate::padproof(&[&run[..], &how].concat());
+    let out = crate::external::padproof(&[&run[..], &how].concat());
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(report["counts"]["failed"], 0, "{report:#}");
     assert_eq!(report["counts"]["broken"], 0, "{report:#}");
@@ -108,8 +108,8 @@ fn engines_on_a_gpu_say_what_they_lack() {
     for way in ["vllm", "sglang", "flashinfer", "loop --cuda"] {
         let command = script(&python, "python/subjects/torch_moe.py", way);
         let asked = ["check", "pad-identity", "i=33", "--subject", &command];
-        let out = crate::padproof(&[&asked[..], &["--start-timeout", "10m"]].concat());
-        let said = crate::text(&out.stderr);
+        let out = crate::external::padproof(&[&asked[..], &["--start-timeout", "10m"]].concat());
+        let said = crate::external::text(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains("sees no CUDA device"), "{said}");
     }

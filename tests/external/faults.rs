@@ -1,7 +1,7 @@
 //! Faults planted in a Python subject: each is caught by a case that is padded as its victims were,
 //! and shrinks to a small one.
 
-use crate::{ends, python, script};
+use crate::external::{ends, python, script};
 
 /// (fault, property, case on which it shows).
 const FAULTS: &[(&str, &str, &str)] = &[
@@ -124,10 +124,13 @@ fn each_planted_fault_is_caught_and_shrunk_to_a_small_case() {
     let mut missed = Vec::new();
     for (fault, property, case) in FAULTS {
         let command = script(&python, "tests/external/faulty.py", fault);
-        let out = crate::padproof(&["shrink", property, case, "--subject", &command]);
-        let said = crate::text(&out.stdout);
+        let out = crate::external::padproof(&["shrink", property, case, "--subject", &command]);
+        let said = crate::external::text(&out.stdout);
         if out.status.code() != Some(0) {
-            missed.push(format!("{fault}: {said}{}", crate::text(&out.stderr)));
+            missed.push(format!(
+                "{fault}: {said}{}",
+                crate::external::text(&out.stderr)
+            ));
             continue;
         }
         let small = said.lines().next().unwrap().split("  ").last().unwrap();

@@ -1,6 +1,6 @@
 //! Ctrl-C, and padproof's own death: nothing that it started runs on.
 
-use crate::{command, script, text};
+use crate::external::{command, script, text};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn asked(how: &str, words: &[&str]) -> Option<Asked> {
         println!("skipped: /proc is not there to look");
         return None;
     }
-    let python = crate::python("struct")?;
+    let python = crate::external::python("struct")?;
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("pids");
     let argument = format!("{how} {}", file.display());

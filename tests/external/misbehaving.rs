@@ -1,6 +1,6 @@
 //! Subjects that crash, hang, and talk nonsense: findings with a reproducer, and the run goes on.
 
-use crate::{ends, padproof, python, script, text};
+use crate::external::{ends, padproof, python, script, text};
 
 const CASE: &str = "t=2,i=33,pad=i32";
 

@@ -1,7 +1,7 @@
 //! Orders of summation of real implementations, as docs/orders.md states them; and what `run` makes
 //! of them.
 
-use crate::{command, ends, python, script, text};
+use crate::external::{command, ends, python, script, text};
 
 const PAGE: &str = include_str!("../../docs/orders.md");
 
@@ -165,14 +165,15 @@ fn a_run_asks_for_equal_bits_where_the_order_found_is_kept() {
 #[test]
 fn what_promises_an_order_is_not_asked_for_one() {
     for own in ["cpu", "cpu:split-k-4"] {
-        let out = crate::padproof(&["check", "tp-sum", "i=33", "--subject", own, "--reveal"]);
+        let out =
+            crate::external::padproof(&["check", "tp-sum", "i=33", "--subject", own, "--reveal"]);
         assert_eq!(out.status.code(), Some(2));
         assert!(text(&out.stderr).contains("promises its order"));
     }
     let run = ["run", "i=33,pad=i16", "-p", "pad-identity"];
     let said = ends(&[&run[..], &["--subject", "cpu:split-k-4"]].concat(), 0);
     assert!(said.contains("cpu:split-k-4"), "{said}");
-    let out = crate::padproof(&["run", "--subject", "cpu:lane-4"]);
+    let out = crate::external::padproof(&["run", "--subject", "cpu:lane-4"]);
     assert!(
         text(&out.stderr).contains("lanes-N"),
         "{}",

@@ -1,6 +1,6 @@
 //! docs/python-subject.md: the function that it shows is a subject.
 
-use crate::{padproof, python, text};
+use crate::external::{padproof, python, text};
 use std::path::Path;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Functions of sizes: the published faults are found by black box, each at a small width.
 
-use crate::{ends, padproof, python, script, text};
+use crate::external::{ends, padproof, python, script, text};
 use padproof::case::Case;
 use padproof::layout::PackedInputs;
 use padproof::mutant::{self, Stage};

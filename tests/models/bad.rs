@@ -1,7 +1,7 @@
 //! Bad input: one sentence with file, key and value.
 
-use crate::formats::quantised;
-use crate::{changed, config, refused};
+use crate::models::formats::quantised;
+use crate::models::{changed, config, refused};
 use padproof::model::{load, parse};
 use padproof::terms::WeightFormat;
 use serde_json::{Value, json};

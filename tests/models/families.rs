@@ -1,6 +1,6 @@
 //! Families with keys and habits of their own.
 
-use crate::{changed, refused};
+use crate::models::{changed, refused};
 use padproof::model::{Model, parse};
 use padproof::terms::{Activation, Route};
 use serde_json::{Value, json};

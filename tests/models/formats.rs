@@ -1,6 +1,6 @@
 //! Quantisation entries become weight formats.
 
-use crate::{changed, config};
+use crate::models::{changed, config};
 use padproof::model::{Model, ModelError, Share, parse};
 use padproof::plan;
 use padproof::terms::{LayerKind, WeightFormat};
