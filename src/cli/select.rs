@@ -84,7 +84,10 @@ impl<'r> Selected<'r> {
             self.add_file(Path::new(word))?;
         } else if let Some((file, entry)) = word.rsplit_once("::") {
             // No case line and no name of an entry holds a colon.
-            let found = suite::parse_with(&open(Path::new(file))?, file, self.rules)?;
+            let found = match suite::builtin(file) {
+                Some(_) => builtin(file)?,
+                None => suite::parse_with(&open(Path::new(file))?, file, self.rules)?,
+            };
             self.add_entries(found, entry)?;
         } else if let Some((name, _)) = word
             .split_once('/')

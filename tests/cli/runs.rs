@@ -354,6 +354,9 @@ fn the_reproducer_of_a_users_plan_entry_can_be_pasted() {
     // The name that stands in the file will do.
     ends(&["run", &format!("{file}::right")], 0);
     ends(&["run", &format!("{file}::wrong")], 1);
+    // A shipped suite is no file.
+    ends(&["run", "smoke::orders", "-p", "plan-units"], 0);
+    refused(&["run", "reports::nosuch"], &["suite reports has no entry"]);
 }
 
 #[test]
