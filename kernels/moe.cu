@@ -45,6 +45,10 @@ enum PpFault : int {
     PP_ORDER_FROM_K = 10,      // groups backwards where K is a multiple of 32: padding moves bits
     PP_COUNT_EARLY = 11,       // a block counts its choices before all of its threads have stored them
     PP_COMBINE_EARLY = 12,     // a block adds a token's choices though it was not the last to store one
+    PP_TURN_FORGOTTEN = 13,    // alignment does not count what a warp placed in the turn before
+    PP_SCAN_NO_CARRY = 14,     // alignment counts blocks anew for every 32 experts
+    PP_NO_WARP_SYNC = 15,      // a lane's count of placed slots is read by its warp without a barrier
+    PP_CHOICES_REVERSED = 16,  // a token's choices are added last to first
 };
 
 constexpr int PP_THREADS = 128;
@@ -130,7 +134,8 @@ __device__ __forceinline__ void pp_align_body(const PpParams& p)
                 if (lane >= step) sum += before;
             }
             if (e < p.experts) start[e] = running + sum - blocks;
-            running += __shfl_sync(all, sum, 31);
+            const int last = __shfl_sync(all, sum, 31);
+            if (!PP_FAULT(PP_SCAN_NO_CARRY)) running += last;
         }
         if (lane == 0) *p.blocks = running;
     }
@@ -142,8 +147,8 @@ __device__ __forceinline__ void pp_align_body(const PpParams& p)
         unsigned same = __match_any_sync(all, e);
         if (e >= 0) p.sorted[start[e] * PP_BM + own[e] + __popc(same & below)] = base + lane;
         __syncwarp(all);
-        if (e >= 0 && (same & below) == 0) own[e] += __popc(same);
-        __syncwarp(all);
+        if (e >= 0 && (same & below) == 0 && !PP_FAULT(PP_TURN_FORGOTTEN)) own[e] += __popc(same);
+        if (!PP_FAULT(PP_NO_WARP_SYNC)) __syncwarp(all);
     }
     for (int e = warp; e < p.experts; e += WARPS) {
         int blocks = (count[e] + PP_BM - 1) / PP_BM;
@@ -432,7 +437,7 @@ __device__ __forceinline__ void pp_product(const PpParams& p)
             int token = slots[r] / p.top_k;
             float total = 0.0f;
             for (int j = 0; j < p.top_k; ++j) {
-                int slot = token * p.top_k + j;
+                int slot = token * p.top_k + (PP_FAULT(PP_CHOICES_REVERSED) ? p.top_k - 1 - j : j);
                 if (pp_local(p, p.ids[slot]) >= 0)
                     total += __ldcg(p.y + (long long)slot * p.hidden + channel);
             }

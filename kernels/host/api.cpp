@@ -78,10 +78,6 @@ Kernel of_inputs(int a, int w)
     }
 }
 
-}  // namespace
-
-namespace {
-
 // Of two pairs that lie in a row as pp_pairs expects them, the value of one of four.
 template <int E>
 float of_pairs(unsigned first, unsigned second, int high_first, int at)

@@ -89,6 +89,8 @@ constexpr size_t STACK = 32 << 10;
 
 enum State { READY, AT_BARRIER, AT_WARP, DONE };
 
+enum Kind { SYNC, BALLOT, MATCH, SHUFFLE, MMA };
+
 struct Copy {
     void* to;
     const void* from;
@@ -132,7 +134,7 @@ struct Fiber {
 struct Warp {
     unsigned mask = 0, arrived = 0;
     unsigned generation = 0;
-    char turn[2] = {};  // what a sanitizer orders lanes by: one collective's, then the other's
+    char turn[2] = {};  // what a sanitizer orders lanes by: one __syncwarp's, then the other's
     int kind = 0;
     const Site* site = nullptr;
     void* args[32] = {};
@@ -475,13 +477,14 @@ bool arrive(int kind, unsigned mask, void* arg, const Site* site)
     }
     warp.args[f.self.lane] = arg;
     warp.arrived |= own;
-    [[maybe_unused]] char* turn = &warp.turn[warp.generation & 1];
 #ifdef PP_TSAN
-    __tsan_release(turn);
+    // Of the collectives only __syncwarp orders memory: what lanes exchange in the others, they do not write.
+    char* turn = kind == SYNC ? &warp.turn[warp.generation & 1] : nullptr;
+    if (turn) __tsan_release(turn);
 #endif
     if (warp.arrived == mask) {
 #ifdef PP_TSAN
-        __tsan_acquire(turn);
+        if (turn) __tsan_acquire(turn);
 #endif
         return true;
     }
@@ -489,7 +492,7 @@ bool arrive(int kind, unsigned mask, void* arg, const Site* site)
     f.site = site;
     to_scheduler(f, false);
 #ifdef PP_TSAN
-    __tsan_acquire(turn);
+    if (turn) __tsan_acquire(turn);
 #endif
     return false;
 }
@@ -509,8 +512,6 @@ Warp& own_warp()
 {
     return machine.running->block->warps[machine.running->self.thread.x / 32];
 }
-
-enum Kind { SYNC, BALLOT, MATCH, SHUFFLE, MMA };
 
 struct Vote {
     bool vote;

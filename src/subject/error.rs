@@ -86,7 +86,7 @@ pub enum NoCompiler {
     NotBelow(std::path::PathBuf),
     /// None anywhere.
     #[error(
-        "no NVRTC: PADPROOF_NVRTC names the folder of a CUDA toolkit, or one that holds NVIDIA's wheels"
+        "no NVRTC: PADPROOF_NVRTC names the folder of a CUDA toolkit, or one that holds NVIDIA's wheels (pip install --no-deps --target FOLDER nvidia-cuda-nvrtc, for a driver of CUDA 12 nvidia-cuda-nvrtc-cu12)"
     )]
     Nowhere,
     /// One whose code the driver does not load.

@@ -15,7 +15,7 @@ pub use api::{Allocated, None, Subject, none};
 pub use choice::SubjectChoice;
 pub use cpu::{Cpu, SIGMOID_ERROR_ULP, exp};
 #[cfg(feature = "cuda-host")]
-pub use cuda::{Adder, CudaHost, HostMma, HostNumber, HostOptions, Turns};
+pub use cuda::{Adder, CudaHost, HostMma, HostNumber, HostOptions, Turns, host_far_apart};
 #[cfg(feature = "cuda")]
 pub use cuda::{CompilerFacts, Cuda, DeviceFacts, seek_nvrtc};
 #[cfg(any(feature = "cuda", feature = "cuda-host"))]

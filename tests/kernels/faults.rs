@@ -70,7 +70,22 @@ fn checks(fault: Fault) -> Vec<(&'static str, &'static str, Paths)> {
         Fault::CountEarly | Fault::CombineEarly => {
             vec![identity(SHARED, auto), identity(SHARED, general)]
         }
+        Fault::TurnForgotten => vec![identity(
+            "t=60,e=16,k=6,h=32,i=20,act=relu2,route=given,w=bf16,pad=i16,fill=wild",
+            auto,
+        )],
+        Fault::ScanNoCarry => vec![identity(
+            "t=60,e=40,k=6,h=32,i=20,act=relu2,route=given,w=bf16,pad=i16,fill=wild",
+            auto,
+        )],
+        // A thread sanitizer alone sees the one, a fixed answer the other (`sanitizers`, `promises`).
+        Fault::NoWarpSync | Fault::ChoicesReversed => vec![],
     }
+}
+
+/// Whether it is of those that a property sees within a block.
+fn within_a_block(fault: Fault) -> bool {
+    !between_blocks(fault) && !matches!(fault, Fault::NoWarpSync | Fault::ChoicesReversed)
 }
 
 /// Whether it is one between blocks, which must be under way at the same time to show it.
@@ -97,7 +112,7 @@ fn every_planted_fault_within_a_block_is_seen_in_any_order_and_the_right_kernel_
     }
     for fault in Fault::ALL
         .into_iter()
-        .filter(|fault| !between_blocks(*fault))
+        .filter(|fault| within_a_block(*fault))
     {
         let checks = checks(fault);
         assert!(!checks.is_empty(), "{fault:?}");

@@ -4,7 +4,8 @@
 use super::{ask, of_outputs, runs};
 use padproof::case::Case;
 use padproof::plan::{Plan, plan};
-use padproof::subject::{CudaHost, HostOptions, Paths, Subject};
+use padproof::property::find;
+use padproof::subject::{CudaHost, HostOptions, Paths, Subject, host_far_apart};
 
 fn planned(line: &str) -> Plan {
     let case: Case = line.parse().expect("a case line");
@@ -33,7 +34,7 @@ fn every_limit_is_a_sentence_before_a_launch() {
             "t=1099511627776,e=9,k=9",
             "t * k, with a block of threads=9895604650240 exceeds 2147483647",
         ),
-        ("e=1229,k=1", "e=1229 exceeds 1228"),
+        ("e=1229,k=1", "experts of a rank=1229 exceeds 1228"),
         ("t=600000,k=2", "blocks of rows=75004 exceeds 65535"),
         (
             "t=8192,k=8,e=64,h=16384,i=4096",
@@ -53,6 +54,31 @@ fn every_limit_is_a_sentence_before_a_launch() {
             .map_err(|e| e.to_string());
         let why = why.expect_err(line);
         assert!(why.contains(sentence), "{line}: {why}");
+    }
+}
+
+/// A limit of a rank's experts is none of the layer's.
+#[test]
+fn experts_of_all_ranks_may_be_more_than_one_holds() {
+    if !runs() {
+        return;
+    }
+    let line = "t=4,e=1232,k=2,h=32,i=20,tp=4,ep=4,act=relu2,w=bf16,pad=i16";
+    let property = [find("pad-identity").expect("it is listed")];
+    let cases = [line.parse().expect("a case line")];
+    let tally = ask(&cases, &property, |_| HostOptions::default());
+    tally.tell("many experts");
+    assert_eq!(tally.passed, 1);
+}
+
+#[test]
+fn rows_experts_and_tokens_beyond_2_gib_are_found() {
+    if !runs() {
+        return;
+    }
+    match host_far_apart() {
+        Some(same) => assert!(same, "an offset is cut"),
+        None => println!("skipped: no address space for tensors of 2 GiB and more"),
     }
 }
 

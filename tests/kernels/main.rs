@@ -30,6 +30,8 @@ fn runs() -> bool {
     match CudaHost::available() {
         Ok(()) => true,
         Err(why) => {
+            let why = why.to_string();
+            assert!(!why.contains("do not compile"), "{why}");
             println!("skipped: {why}");
             false
         }

@@ -10,6 +10,7 @@ use padproof::num::Dtype;
 use padproof::plan::{Plan, Role, plan};
 use padproof::property::find;
 use padproof::subject::{CudaHost, Fault, HostOptions, Paths, Subject};
+use padproof::tensor::RouterInput;
 use padproof::terms::{Activation, Extent, WeightFormat};
 
 /// Every line passes, vacuous only where `fill=wild` proves nothing more.
@@ -107,6 +108,40 @@ fn scales_in_tiles_of_128x4_run_for_both_four_bit_formats_and_eight() {
         })
         .collect();
     all_pass(&lines, |_| HostOptions::default());
+}
+
+/// (1 + 2^24) - 2^24 is 0 in f32, and 1 from the other end.
+#[test]
+fn a_tokens_choices_are_added_in_their_order() {
+    if !runs() {
+        return;
+    }
+    let case: Case = "t=1,e=3,k=3,h=16,i=16,act=relu,route=given,w=f32"
+        .parse()
+        .expect("a case line");
+    let plan = plan(&case).expect("it is planned");
+    let mut logical = fill(&case).expect("it is filled");
+    for tensor in [&mut logical.x, &mut logical.w13, &mut logical.w2] {
+        tensor.f32s_mut().fill(0.0);
+    }
+    logical.x.f32s_mut()[0] = 1.0;
+    for (expert, value) in [1.0, 16_777_216.0, -16_777_216.0].into_iter().enumerate() {
+        logical.w13.f32s_mut()[expert * 256] = 1.0;
+        logical.w2.f32s_mut()[expert * 256] = value;
+    }
+    logical.router = RouterInput::Given {
+        ids: vec![0, 1, 2],
+        weights: vec![1.0; 3],
+    };
+    let packed = pack_layer(&plan, &logical).expect("it is laid out");
+    for (fault, wanted) in [(Fault::None, 0.0), (Fault::ChoicesReversed, 1.0)] {
+        let mut subject = CudaHost::with(HostOptions {
+            fault,
+            ..HostOptions::default()
+        });
+        let found = subject.run(&plan, &packed).expect("it runs");
+        assert_eq!(found.values[0], wanted, "{fault:?}");
+    }
 }
 
 /// The plan, told to multiply what is real alone.

@@ -5,6 +5,7 @@ use super::{runs, suite};
 use padproof::case::Case;
 use padproof::fill::fill;
 use padproof::layout::pack_layer;
+use padproof::num::Dtype;
 use padproof::plan::{Fit, Plan, plan, unpadded};
 use padproof::subject::{CudaHost, Fault, HostOptions, Paths, Subject, SubjectError, Turns};
 use rayon::prelude::*;
@@ -83,15 +84,21 @@ fn silent(variable: &str) {
     let cases = suite("boundary");
     let chunks: Vec<(usize, &[Case])> = cases.chunks(100).enumerate().collect();
     let launches = |(n, chunk): &(usize, &[Case])| {
-        let options = |n| HostOptions {
-            turns: turns(n),
-            ..HostOptions::default()
+        let records = |(m, case): (usize, &Case)| {
+            let n = n + m;
+            let options = HostOptions {
+                turns: turns(n),
+                paths: [Paths::Auto, Paths::General][n / 2 % 2],
+                inputs: [None, None, Some(Dtype::F16), Some(Dtype::F32)][n / 3 % 4],
+                masked: n % 5 == 0,
+                ..HostOptions::default()
+            };
+            // The tensor cores' engine of the second product takes only such rows.
+            let mut case = case.clone();
+            case.mid_bf16 |= n % 2 == 0;
+            records(&case, options, Fault::None)
         };
-        let all = chunk
-            .iter()
-            .enumerate()
-            .flat_map(|(m, case)| records(case, options(n + m), Fault::None))
-            .collect::<Vec<u8>>();
+        let all: Vec<u8> = chunk.iter().enumerate().flat_map(records).collect();
         let output = watched(&program, &all);
         assert!(output.status.success(), "{}", errors(&output));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -148,6 +155,9 @@ fn addresses_out_of_bounds_are_seen() {
 
 #[test]
 fn missing_barriers_are_seen_as_races() {
+    // More slots than a turn of alignment takes.
+    let slots = "t=60,e=16,k=6,h=32,i=20,act=relu2,route=given,w=bf16,pad=i16,fill=wild";
+    loud(TSAN, Fault::NoWarpSync, slots, Paths::Auto, "data race");
     let line = "t=5,h=256,i=250,act=relu2,route=given,w=bf16,pad=i64,fill=wild";
     for paths in [Paths::Auto, Paths::General] {
         loud(TSAN, Fault::NoBarrierBefore, line, paths, "data race");

@@ -143,6 +143,12 @@ impl HostNumber {
     }
 }
 
+/// Whether rows, experts and tokens that lie 2 GiB and more apart give the bits of close ones, for tests; none where
+/// the kernels were not compiled, or the machine has no such address space.
+pub fn host_far_apart() -> Option<bool> {
+    ffi::far()
+}
+
 /// Whether the kernels were compiled for this machine.
 pub(super) fn available() -> Result<(), SkipReason> {
     if let Some(why) = option_env!("PP_CUDA_HOST_MISSING") {
@@ -285,6 +291,7 @@ mod ffi {
             room: u64,
         ) -> i32;
         fn pp_host_number(what: i32, arg: i32, bits: u32, more: u32) -> f32;
+        fn pp_host_far() -> i32;
         fn pp_host_mma(fraction: i32, terms: i32, a: *const u32, b: *const u32, d: *mut f32)
         -> i32;
     }
@@ -299,6 +306,14 @@ mod ffi {
         let d = d.as_flattened_mut().as_mut_ptr();
         // SAFETY: it reads four and two registers of each of 32 lanes, and reads and writes four floats of each.
         unsafe { pp_host_mma(fraction, terms, a, b, d) == 0 }
+    }
+
+    pub(super) fn far() -> Option<bool> {
+        // SAFETY: it takes nothing, and its memory is its own.
+        match unsafe { pp_host_far() } {
+            same @ 0..=1 => Some(same == 1),
+            _ => None,
+        }
     }
 
     pub(super) fn number(what: i32, arg: i32, bits: u32, more: u32) -> Option<f32> {

@@ -133,8 +133,14 @@ fn sizes(plan: &Plan) -> Result<(), SkipReason> {
         slots.saturating_add(ALIGN_THREADS.into()),
         MAX_INT,
     )?;
-    most("e", dims.e, MAX_SHARED / (4 * ALIGN_INTS as u64))?;
-    most("blocks of rows", blocks(slots, dims.e), MAX_GRID_Y)?;
+    let experts = plan.ranks.iter().map(|rank| rank.expert_len).max();
+    let experts = experts.unwrap_or(dims.e);
+    most(
+        "experts of a rank",
+        experts,
+        MAX_SHARED / (4 * ALIGN_INTS as u64),
+    )?;
+    most("blocks of rows", blocks(slots, experts), MAX_GRID_Y)?;
     for scale in [plan.w13_scale, plan.w2_scale].into_iter().flatten() {
         most("scale rows", scale.rows_stored, MAX_INT)?;
         most("scale columns", scale.cols_stored, MAX_INT)?;

@@ -32,7 +32,7 @@ mod workspace;
 #[cfg(feature = "cuda-host")]
 pub use emulated::{CudaHost, HostOptions};
 #[cfg(feature = "cuda-host")]
-pub use host::{Adder, HostMma, HostNumber, Turns};
+pub use host::{Adder, HostMma, HostNumber, Turns, host_far_apart};
 pub use launch::{KernelOptions, Launched, Paths};
 #[cfg(feature = "cuda")]
 pub use nvrtc::seek_nvrtc;

@@ -155,11 +155,19 @@ pub enum Fault {
     CountEarly = 11,
     /// A block adds a token's choices though it was not the last to store one.
     CombineEarly = 12,
+    /// Alignment does not count what a warp placed in the turn before.
+    TurnForgotten = 13,
+    /// Alignment counts blocks anew for every 32 experts.
+    ScanNoCarry = 14,
+    /// A lane's count of placed slots is read by its warp without a barrier.
+    NoWarpSync = 15,
+    /// A token's choices are added last to first.
+    ChoicesReversed = 16,
 }
 
 impl Fault {
     /// Every planted fault.
-    pub const ALL: [Fault; 12] = [
+    pub const ALL: [Fault; 16] = [
         Fault::TailRead,
         Fault::NoBarrierBefore,
         Fault::NoBarrierAfter,
@@ -172,6 +180,10 @@ impl Fault {
         Fault::OrderFromK,
         Fault::CountEarly,
         Fault::CombineEarly,
+        Fault::TurnForgotten,
+        Fault::ScanNoCarry,
+        Fault::NoWarpSync,
+        Fault::ChoicesReversed,
     ];
 }
 
