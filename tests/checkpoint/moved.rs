@@ -372,7 +372,7 @@ fn padding_in_large_tensors_of_bytes_is_read_where_it_lies() {
     let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
     let audited = |packed: &padproof::layout::PackedInputs| {
-        let dumped = crate::invent::after(packed, &[0]).open();
+        let dumped = crate::checkpoint::invent::after(packed, &[0]).open();
         let dump = Dump::find(&dumped, None, None, 1).unwrap();
         audit_files(&plan, &layer, &dump).unwrap()
     };
