@@ -9,7 +9,7 @@ use super::diagnose::{Diagnosis, Evidence, LISTED};
 use super::files::{audit_files, experts_of, read, window};
 use super::types::{Audit, Fault};
 use crate::checkpoint::{Dump, Layer, Stored};
-use crate::layout::{Map, Place3, map, pad_code, roles};
+use crate::layout::{Axis, Map, Place3, map, pad_code, roles};
 use crate::plan::{Plan, Role};
 use crate::tensor::Tensor;
 use std::collections::btree_map::Entry;
@@ -229,15 +229,16 @@ impl Held<'_> {
     /// Some of an expert's codes, with the places in the logical tensor that these have.
     fn codes(&self, dump: &Dump<'_>, e: usize) -> Result<Vec<(Place3, u32)>, AuditError> {
         let bytes = self.bytes(dump, e)?;
-        let [_, rows, cols] = self.map.logical_shape();
         let expert = self.map.experts.to_logical(0).unwrap_or(0);
+        // Of the rows and columns that this rank holds: a few columns of each of some rows, others in the next.
+        let (rows, cols) = (logical(&self.map.rows), logical(&self.map.cols));
         let mut codes = Vec::new();
-        // Rows apart, and columns that are not a multiple of anything.
-        let places = (0..rows).flat_map(|r| (0..cols.min(CODES)).map(move |c| (r, c * 7 % cols)));
-        let step = (rows * cols.min(CODES) / (4 * CODES)).max(1);
-        for (r, c) in places.step_by(step) {
-            if let Some(at) = self.map.physical(expert, r, c) {
-                codes.push(((0, r, c), self.map.grid.read(&bytes, at)));
+        for (n, r) in spread(&rows, CODES).enumerate() {
+            for m in 0..cols.len().min(4) {
+                let c = cols[(n * 7 + m * (cols.len() / 4).max(1)) % cols.len()];
+                if let Some(at) = self.map.physical(expert, r, c) {
+                    codes.push(((0, r, c), self.map.grid.read(&bytes, at)));
+                }
             }
         }
         Ok(codes)
@@ -268,6 +269,19 @@ impl Held<'_> {
         audit.run(&mut found);
         Ok(found.regions.iter().all(|r| r.fault != Fault::Element))
     }
+}
+
+/// The logical places of an axis that are held.
+fn logical(axis: &Axis) -> Vec<usize> {
+    let runs = axis.runs().iter();
+    runs.flat_map(|run| run.logical..run.logical + run.len)
+        .collect()
+}
+
+/// At most about `most` of them, apart.
+fn spread(places: &[usize], most: usize) -> impl Iterator<Item = usize> + '_ {
+    let step = places.len().div_ceil(most).max(1);
+    places.iter().step_by(step).copied()
 }
 
 /// Whether one expert's tensor has these codes in these places.

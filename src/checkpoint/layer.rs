@@ -142,7 +142,14 @@ impl<'a> Layer<'a> {
         let read: BTreeSet<String> = ours.collect();
         let own = |name: &&str| {
             let rest = &name[self.prefix().len()..];
-            let of_expert = rest.split_once('.').map_or("", |(_, rest)| rest);
+            let (expert, of_expert) = rest.split_once('.').unwrap_or_default();
+            // `01` is no expert's name beside `1`.
+            let number = expert.parse::<usize>().ok().map(|n| n.to_string());
+            let of_expert = if number.as_deref() == Some(expert) {
+                of_expert
+            } else {
+                ""
+            };
             let whole = self.family.fused || self.family.alone;
             read.contains(if whole { rest } else { of_expert })
         };

@@ -69,6 +69,12 @@ pub(super) fn audit(
     let part = part(args, &model, (&before, wanted))?;
     let plan = plan(args, (&model, part), parallel)?;
     let layer = Layer::find(&before, layer_shape(&plan, interleaved)?, wanted)?;
+    if let Some(name) = unplaced(&layer.unread()) {
+        return Err(CliError::Usage(format!(
+            "{}: the experts have `{name}`, for which this plan has no place, so the audit would pass over it",
+            before.place()
+        )));
+    }
     let find = match args.shared {
         true => Dump::find_shared,
         false => Dump::find,
@@ -388,6 +394,17 @@ fn not_taken(dump: &Dump<'_>, found: &Audit) -> Vec<String> {
         ))
     };
     missing.filter_map(told).collect()
+}
+
+/// A weight, scale or bias of the experts that the plan has none of; what inputs are scaled with has no width.
+fn unplaced<'n>(names: &[&'n str]) -> Option<&'n str> {
+    let counts = |name: &&&str| {
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let weight = last.starts_with("weight") && last != "weight_shape";
+        let scale = last.contains("scale") && !last.contains("input");
+        weight && !last.contains("input") || scale || last.ends_with("bias")
+    };
+    names.iter().find(counts).copied()
 }
 
 /// A sentence on the tensors that the audit says nothing about.

@@ -4,10 +4,11 @@
 //! files are made in `OUT.padproof-partial/checkpoint`, each beside its name and then renamed, and
 //! the folder is renamed last. Layer 8.
 
-use super::certificate::{FileNote, TensorNote};
+use super::certificate::{CERTIFICATE, FileNote, TensorNote};
 use super::error::{PadError, io_at};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -203,6 +204,24 @@ impl Making {
             done: Vec::new(),
         };
         let folder = making.folder();
+        if folder.exists() {
+            // The lists of both runs: another request starts anew, and removes only what was made here.
+            let files = first
+                .iter()
+                .flat_map(|first| &first.files)
+                .chain(&head.files);
+            let mut known: BTreeSet<String> = files.map(|file| file.name.clone()).collect();
+            known.insert(CERTIFICATE.to_owned());
+            if let Some(name) = stranger(&folder, "", &known)? {
+                return Err(PadError::File {
+                    file: folder.display().to_string(),
+                    why: format!(
+                        "holds `{}`, which no unfinished padding left; move it away, nothing was written",
+                        name.escape_debug()
+                    ),
+                });
+            }
+        }
         if first.as_ref() == Some(head) {
             // A line that a kill cut short is written over.
             journal.set_len(end).map_err(io_at(&path))?;
@@ -315,6 +334,31 @@ pub(super) fn sweep(out: &Path) -> Result<(), PadError> {
         fs::remove_dir_all(&partial).map_err(io_at(&partial))?;
     }
     Ok(())
+}
+
+/// The first entry of a folder in the making that padding does not make: it makes files of known names, no links.
+fn stranger(
+    folder: &Path,
+    below: &str,
+    known: &BTreeSet<String>,
+) -> Result<Option<String>, PadError> {
+    for entry in fs::read_dir(folder).map_err(io_at(folder))? {
+        let entry = entry.map_err(io_at(folder))?;
+        let kind = entry.file_type().map_err(io_at(folder))?;
+        let name = format!("{below}{}", entry.file_name().to_string_lossy());
+        let made = known.contains(name.strip_suffix(WRITING).unwrap_or(&name));
+        let inside = format!("{name}/");
+        let parent = known.iter().any(|file| file.starts_with(&inside));
+        if kind.is_dir() && parent {
+            let found = stranger(&entry.path(), &inside, known)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        } else if !(kind.is_file() && made) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses what stands in a partial folder's place and no padding left there.

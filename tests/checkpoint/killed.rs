@@ -115,6 +115,46 @@ fn resumed(scene: &Scene, out: &Path, asked: &Asked) -> usize {
     padded.resumed
 }
 
+/// They were deleted when a run began anew, and carried into the output when it went on.
+#[test]
+fn what_others_put_into_an_unfinished_output_is_left_there_and_named() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let asked = Asked::Align { tp: 2, align: 32 };
+    stopped_at(&scene, &out, &asked, "model-00002-of-00003.safetensors");
+    let folder = partial(&out).join("checkpoint");
+    for name in [
+        "mine.txt",
+        "mine/deep.txt",
+        "config.json.padproof-writing.txt",
+    ] {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        for align in [32, 64] {
+            let error = scene.pad(&out, &Asked::Align { tp: 2, align }).unwrap_err();
+            let error = error.to_string();
+            let named = name.split('/').next().unwrap();
+            assert!(error.contains(&format!("holds `{named}`")), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        }
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_dir(folder.join("mine"));
+    }
+    #[cfg(unix)]
+    {
+        // A finished file that now is a link to elsewhere.
+        let (config, moved) = (folder.join("config.json"), out.with_file_name("moved.json"));
+        std::fs::rename(&config, &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, &config).unwrap();
+        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(error.contains("holds `config.json`"), "{error}");
+        std::fs::remove_file(&config).unwrap();
+    }
+    // All but the config, which was taken away.
+    assert_eq!(resumed(&scene, &out, &asked), 2);
+}
+
 #[test]
 fn a_run_goes_on_with_what_is_whole_and_starts_anew_when_the_input_or_the_request_changed() {
     let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));

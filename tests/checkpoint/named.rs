@@ -164,6 +164,71 @@ fn shares_inside_blocks_are_named_however_the_layout_cuts() {
     }
 }
 
+/// Of a later rank's w2 one column was looked at, which lies on the first rank.
+#[test]
+fn exchanged_experts_and_layers_are_named_on_every_rank() {
+    let line = "e=4,h=256,i=768,tp=8,w=bf16,pad=i128,split=floor,fill=wild,seed=3";
+    let (case, plan, logical) = made(line);
+    let (_, _, theirs) = made(&format!("{},seed=77", line.trim_end_matches(",seed=3")));
+    let mut file = before(&case, &logical, QWEN, "model.layers.0.mlp.");
+    let other = before(&case, &theirs, QWEN, "model.layers.1.mlp.");
+    file.tensors.extend(other.tensors);
+    let file = file.open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), Some(0)).unwrap();
+    for rank in 0..8 {
+        let names = |packed: &PackedInputs, swapped: bool| {
+            let mut dumped = after(packed, &[rank]);
+            for (_, _, _, bytes) in dumped.tensors.iter_mut().filter(|_| swapped) {
+                let size = bytes.len() / 4;
+                (0..size).for_each(|at| bytes.swap(at, 2 * size + at));
+            }
+            let dumped = dumped.open();
+            let dump = Dump::find(&dumped, None, None, 8).unwrap();
+            let audit = audit_files(&plan, &layer, &dump).unwrap();
+            let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+            found.iter().map(told).collect::<Vec<String>>()
+        };
+        let found = names(&pack_layer(&plan, &theirs).unwrap(), false);
+        assert_eq!(found, ["layers-exchanged, it is layer 1's"], "rank {rank}");
+        // Expert 0 for expert 2.
+        let found = names(&pack_layer(&plan, &logical).unwrap(), true);
+        assert!(
+            found[0].starts_with("experts-exchanged"),
+            "rank {rank}: {found:?}"
+        );
+    }
+}
+
+/// It passed, and a right dump failed: the plan has no place for them.
+#[test]
+fn experts_with_tensors_that_the_plan_has_no_place_for_are_refused() {
+    let line = "e=2,h=64,i=96,tp=2,w=bf16,fill=exact,pad=i64,split=floor,seed=1";
+    let (case, plan, logical) = made(line);
+    // For its config.
+    let scene = Scene::new(Made::new("e=2,h=64,i=96,tp=2,w=bf16,fill=exact", QWEN));
+    let (model, dump) = ("one.safetensors", "dump.safetensors");
+    let (model, dump) = (scene.path().join(model), scene.path().join(dump));
+    let packed = pack_layer(&plan, &logical).unwrap();
+    std::fs::write(&dump, after(&packed, &[0, 1]).bytes()).unwrap();
+    for (name, wanted) in [
+        ("experts.0.gate_proj.bias", true),
+        ("experts.1.down_proj.weight_scale", true),
+        ("experts.01.up_proj.weight", true),
+        ("experts.0.up_proj.input_scale", false),
+    ] {
+        let mut file = before(&case, &logical, QWEN, "model.layers.0.mlp.");
+        let name = format!("model.layers.0.mlp.{name}");
+        file.add(name.clone(), safetensors::Dtype::F32, &[1], vec![0; 4]);
+        std::fs::write(&model, file.bytes()).unwrap();
+        let words = ["audit", "--layout", "pad=i64,split=floor", "--tp", "2"];
+        let run = padproof(&words, &[&model, &dump]);
+        match wanted {
+            true => refused(&run, &name),
+            false => assert_eq!(run.status.code(), Some(0), "{run:?}"),
+        }
+    }
+}
+
 /// Layer 1's dump held against layer 0 had no name.
 #[test]
 fn another_layers_dump_is_named_with_its_number() {
