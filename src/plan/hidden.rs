@@ -51,8 +51,13 @@ fn multiple(hidden: u64, stages: &[Takes<'_>]) -> Result<u64, PlanError> {
 }
 
 impl Facts<'_> {
-    /// The dispatch that sends this layer's tokens, if one does.
+    /// The dispatch that sends this layer's tokens, if one of the rule's stack does.
     pub(super) fn sent(&self, width: u64) -> Option<&Rule> {
+        self.asked_to_send(width).filter(|one| self.rule.knows(one))
+    }
+
+    /// The dispatch that is asked to send this layer's tokens, whosever it is.
+    fn asked_to_send(&self, width: u64) -> Option<&Rule> {
         let sent = self.rule.sent.as_deref();
         sent.filter(|one| self.holds(&one.when, width) == Truth::Yes)
     }
@@ -81,8 +86,15 @@ impl Facts<'_> {
         let size = self.least_of(&[taken.as_ref(), also], found)?;
         if let Some(dispatch) = sent {
             let alone = |granule| self.least_of(&[granule], &mut Vec::new());
-            found.push(both(dispatch, alone(also)?, alone(taken.as_ref())?, size));
+            // Both take the size as it is: there is nothing to say.
+            if size != self.layer.hidden {
+                found.push(both(dispatch, alone(also)?, alone(taken.as_ref())?, size));
+            }
             self.unread_format(dispatch, found);
+        }
+        let other = self.asked_to_send(width);
+        if let Some(dispatch) = other.filter(|one| !self.rule.knows(one)) {
+            found.push(unread_dispatch(dispatch, self.rule, size));
         }
         let own = open.iter().map(|one| (Some(*one), also));
         let others = open_also.iter().map(|one| (taken.as_ref(), Some(*one)));
@@ -165,6 +177,15 @@ fn both(dispatch: &Rule, sent: u64, multiplied: u64, size: u64) -> Violation {
         dispatch.id
     );
     violation("PP136", (size, 0), message, Effect::Note)
+}
+
+/// A dispatch that was read for another stack, or for other devices of this one.
+fn unread_dispatch(dispatch: &Rule, rule: &Rule, size: u64) -> Violation {
+    let message = format!(
+        "which hidden sizes {} sends under {} was not read: {} is {}'s",
+        dispatch.backend, rule.stack, dispatch.id, dispatch.stack
+    );
+    violation("PP119", (size, 0), message, Effect::Unknown)
 }
 
 /// A dispatch without a GEMM.

@@ -37,8 +37,8 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
     for note in &survey.model.notes {
         paragraph(&format!("note: {}", plain(note)), width, out)?;
     }
-    let sent = |one: &Surveyed| one.plan.violations.iter().any(|v| v.code == "PP136");
-    if survey.dispatch.is_some() && !survey.plans.iter().any(sent) {
+    let spread = |one: &Surveyed| one.plan.parallel.ep > 1;
+    if survey.dispatch.is_some() && !survey.plans.iter().any(spread) {
         let note =
             "note: the dispatch changes nothing: it is for experts spread over groups (--ep)";
         paragraph(note, width, out)?;

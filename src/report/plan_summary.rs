@@ -63,8 +63,8 @@ fn verdict(survey: &Survey, one: &Best<'_>) -> String {
     let fit = one.plan.plan.fit;
     let mut words = vec![fit.name().to_owned()];
     let named = |like: Fit| {
-        let parts = one.beside.iter().filter(|(_, fit)| *fit == like);
-        let names: Vec<String> = parts.map(|(plan, _)| part(survey, plan)).collect();
+        let parts = one.beside.iter().filter(|part| part.fit == like);
+        let names: Vec<String> = parts.map(|other| part(survey, other.plan)).collect();
         listed(&names)
     };
     let others = Fit::ALL.iter().filter(|other| **other != fit);
@@ -89,8 +89,7 @@ fn verdict(survey: &Survey, one: &Best<'_>) -> String {
 
 /// What to do, from the best rule of all stacks.
 fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
-    let cost = |one: &&Best<'_>| (one.fit(), one.plan.plan.overhead_millionths);
-    let one = best.iter().min_by_key(cost)?;
+    let one = best.iter().min_by_key(|one| one.rank())?;
     let (plan, fit) = (&one.plan.plan, one.fit());
     let rule = &plan.rule;
     let advised = survey.advice.rules.iter().find(|a| a.rule == *rule);
@@ -108,12 +107,6 @@ fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
             format!("to do: {rule} ({}, {pads} overhead){other}", fit.name())
         }
         Fit::Unknown if plan.fit < Fit::Unknown => {
-            let names: Vec<String> = one
-                .beside
-                .iter()
-                .map(|(plan, _)| part(survey, plan))
-                .collect();
-            let s = if names.len() > 1 { "s" } else { "" };
             let pads = match plan.fit {
                 Fit::Fits => "fits".to_owned(),
                 fit => format!(
@@ -123,9 +116,9 @@ fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
                 ),
             };
             format!(
-                "to do: {rule} for the {} layer ({pads}); of its stack nothing was read for the {} layer{s}{other}",
+                "to do: {rule} for the {} layer ({pads}); {}{other}",
                 part(survey, plan),
-                listed(&names)
+                open(survey, one)
             )
         }
         Fit::Unknown => format!("to do: {rule} is not known to run it{other}"),
@@ -134,6 +127,20 @@ fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
             None => "to do: no stack runs it so".to_owned(),
         },
     })
+}
+
+/// What is open of the parts beside a rule: `of its stack nothing was read for the shared layer`.
+fn open(survey: &Survey, one: &Best<'_>) -> String {
+    let named = |read: bool| {
+        let these = one.beside.iter().filter(|part| part.read == read);
+        let names: Vec<String> = these.map(|other| part(survey, other.plan)).collect();
+        let s = if names.len() > 1 { "s" } else { "" };
+        (!names.is_empty()).then(|| format!("the {} layer{s}", listed(&names)))
+    };
+    let unread = named(false).map(|parts| format!("of its stack nothing was read for {parts}"));
+    let unsure = named(true).map(|parts| format!("what its stack does with {parts} is not known"));
+    let both: Vec<String> = unread.into_iter().chain(unsure).collect();
+    both.join("; ")
 }
 
 /// `of 45 rules, 18 fits, 19 padded (4.49% to 13.78%), 8 refused`.

@@ -7,14 +7,18 @@ use super::set::{RuleError, Rules};
 use crate::terms::did_you_mean;
 
 impl Rule {
-    /// This rule where a dispatch of its stack sends the tokens; another stack's, one for other
-    /// devices, and a dispatch itself stay as they are.
+    /// This rule where a dispatch sends the tokens. A dispatch itself stays as it is, and so does a rule of
+    /// a kernel library, which sends nothing.
     pub fn sent_by(mut self, dispatch: &Rule) -> Rule {
-        let near = self.stack == dispatch.stack && self.shares_device(dispatch);
-        if near && !self.dispatch {
+        if !self.dispatch && !self.kernel {
             self.sent = Some(Box::new(dispatch.clone()));
         }
         self
+    }
+
+    /// Whether a dispatch was read for this rule's stack, on a device of its.
+    pub fn knows(&self, dispatch: &Rule) -> bool {
+        self.stack == dispatch.stack && self.shares_device(dispatch)
     }
 }
 
@@ -51,8 +55,8 @@ impl Rules {
         all.next().map(|dispatch| dispatch.id.as_str())
     }
 
-    /// These rules where `dispatch` sends the tokens of its stack. What it asks is then part of every
-    /// rule of the stack, and it is no rule of its own.
+    /// These rules where `dispatch` sends the tokens. What it asks is then part of every rule of its stack,
+    /// and open under every other's; it is no rule of its own.
     pub fn sent_by(self, dispatch: &Rule) -> Rules {
         self.map(|rule| (!rule.dispatch).then(|| rule.sent_by(dispatch)))
     }
@@ -75,12 +79,18 @@ mod tests {
     }
 
     #[test]
-    fn it_sends_for_its_own_stack_alone_and_stands_no_more_by_itself() {
+    fn it_is_known_to_its_own_stack_alone_and_stands_no_more_by_itself() {
         let rules = Rules::builtin().clone();
         let dispatch = rules.dispatch("deepep_ht").unwrap().clone();
         let sent = rules.sent_by(&dispatch);
-        assert!(sent.get("vllm.marlin.mxfp4").unwrap().sent.is_some());
-        assert!(sent.get("sglang.marlin.mxfp4").unwrap().sent.is_none());
+        let knows = |id| {
+            let rule = sent.get(id).unwrap();
+            let with = rule.sent.as_deref();
+            with.map(|with| rule.knows(with))
+        };
+        assert_eq!(knows("vllm.marlin.mxfp4"), Some(true));
+        assert_eq!(knows("sglang.marlin.mxfp4"), Some(false));
+        assert_eq!(knows("flashinfer.cutlass.mxfp4"), None);
         assert!(sent.iter().all(|rule| !rule.dispatch));
         assert_eq!(sent.sender(), Some("vllm.deepep_ht.any"));
         assert_eq!(Rules::builtin().sender(), None);

@@ -12,16 +12,32 @@ use crate::terms::{LayerKind, WeightFormat};
 pub struct Best<'s> {
     /// Its plan of that part.
     pub plan: &'s Surveyed,
-    /// Parts that the rule's stack does not run beside it, as far as is known: a plan of each, and the
-    /// best verdict that the stack has for it.
-    pub beside: Vec<(&'s Plan, Fit)>,
+    /// Parts that the rule's stack does not run beside it, as far as is known.
+    pub beside: Vec<Other<'s>>,
+}
+
+/// What becomes of another part under a rule's stack.
+#[derive(Debug, Clone, Copy)]
+pub struct Other<'s> {
+    /// A plan of the part, whosever.
+    pub plan: &'s Plan,
+    /// The best verdict that the stack has for it on the rule's devices.
+    pub fit: Fit,
+    /// Whether a rule of the stack says anything of the part there.
+    pub read: bool,
 }
 
 impl Best<'_> {
     /// The worst verdict of the part and of those beside it.
     pub fn fit(&self) -> Fit {
-        let others = self.beside.iter().map(|(_, fit)| *fit);
+        let others = self.beside.iter().map(|one| one.fit);
         others.fold(self.plan.plan.fit, Fit::max)
+    }
+
+    /// Of two rules the better has the less: whether all parts run, whether the first does, what that costs.
+    pub fn rank(&self) -> (Fit, Fit, u64) {
+        let plan = &self.plan.plan;
+        (self.fit(), plan.fit, plan.overhead_millionths)
     }
 }
 
@@ -29,6 +45,16 @@ impl Surveyed {
     /// The stack of its rule.
     pub fn stack(&self) -> &str {
         self.plan.rule.split('.').next().unwrap_or_default()
+    }
+
+    /// What it says of its stack: one backend among several, which nobody says is the stack's own choice,
+    /// stands for the stack only where no backend could hold the checkpoint's scales.
+    fn of_stack(&self) -> Fit {
+        match self.plan.fit {
+            Fit::Unrepresentable => Fit::Unrepresentable,
+            fit if self.whole => fit,
+            _ => Fit::Unknown,
+        }
     }
 
     /// Whether a stack serves models with it: kernels are launched by stacks, and an emulation shows
@@ -58,15 +84,18 @@ impl Survey {
         parts
     }
 
-    /// The best current rule of each stack for the first part, a CPU's only where there is no other: of equals
-    /// the one that the stack takes by itself, then one whose source leaves nothing open.
+    /// The best current rule of each stack for the first part, an XPU's only where there is none for other
+    /// GPUs, and a CPU's where there is no other. Where another part decides alike, the first part's own
+    /// verdict counts, then the cost; of equals the one that the stack takes by itself, then one whose source
+    /// leaves nothing open.
     pub fn best_of_stacks(&self) -> Vec<Best<'_>> {
         let parts = self.parts();
         let key = |best: &Best<'_>| {
             let plan = &best.plan.plan;
-            let (cpu, open) = (plan.arch == ["cpu"], !plan.unread.is_empty());
-            let cost = plan.overhead_millionths;
-            (cpu, best.fit(), cost, !best.plan.auto, open)
+            let only = |device: &str| plan.arch == [device];
+            let (devices, open) = ((only("cpu"), only("xpu")), !plan.unread.is_empty());
+            let (fit, cost) = (best.rank(), !best.plan.auto);
+            (devices, fit, cost, open)
         };
         let mut all: Vec<Best<'_>> = Vec::new();
         let first = parts.first().into_iter().flatten();
@@ -89,23 +118,27 @@ impl Survey {
 }
 
 /// The other parts that a rule's stack does not run: what the rule itself says of one counts before the best
-/// that its stack has.
-fn beside<'s>(parts: &[Vec<&'s Surveyed>], one: &Surveyed) -> Vec<(&'s Plan, Fit)> {
-    let fit = |plans: &[&Surveyed]| {
+/// that its stack has, and that before a part of which nothing was read.
+fn beside<'s>(parts: &[Vec<&'s Surveyed>], one: &Surveyed) -> Vec<Other<'s>> {
+    let judged = |plans: &[&'s Surveyed]| -> Option<Other<'s>> {
+        let plan = &plans.first()?.plan;
         let own = plans.iter().find(|p| p.plan.rule == one.plan.rule);
+        let same = plans.iter().filter(|p| p.stack() == one.stack());
         // A rule for other devices serves no model that runs on this one's.
-        let near = |p: &&&Surveyed| share_device(&p.plan.arch, &one.plan.arch);
-        let same = plans.iter().filter(|p| p.serves() || p.uncovered);
-        let same = same.filter(near);
-        let stack = same
-            .filter(|p| p.stack() == one.stack())
-            .map(|p| p.plan.fit);
-        own.map(|p| p.plan.fit).or(stack.min())
+        let near = |p: &&&Surveyed| p.serves() && share_device(&p.plan.arch, &one.plan.arch);
+        let best = same.clone().filter(near).map(|p| p.of_stack()).min();
+        let read = own.map(|p| p.plan.fit).or(best);
+        let open = same.clone().any(|p| p.uncovered).then_some(Fit::Unknown);
+        Some(Other {
+            plan,
+            fit: read.or(open)?,
+            read: read.is_some(),
+        })
     };
     let others = parts.iter().skip(1);
     others
-        .filter_map(|plans| Some((&plans[0].plan, fit(plans)?)))
-        .filter(|(_, fit)| *fit > Fit::Slow)
+        .filter_map(|plans| judged(plans))
+        .filter(|part| part.fit > Fit::Slow)
         .collect()
 }
 
@@ -114,6 +147,7 @@ mod tests {
     use crate::plan::{Fit, Parallel};
     use crate::rule::Rules;
     use crate::run::{Query, survey};
+    use crate::terms::WeightFormat;
 
     /// The experts' best rule is for GPUs; the one rule of its stack for this shared expert is the CPU's, which
     /// stood for all of them.
@@ -145,5 +179,73 @@ mod tests {
         assert!(best.len() > 1);
         let none = |one: &super::Best<'_>| one.plan.emulates || one.plan.plan.kernel;
         assert!(!best.iter().any(none));
+    }
+
+    fn planned(model: &str, weights: Option<WeightFormat>, tp: u64) -> crate::run::Survey {
+        let mut model = crate::model::load(model).unwrap();
+        if let Some(format) = weights {
+            model.quant.format = format;
+            model.quant.shared_format = format;
+            model.quant.dense_format = format;
+        }
+        let asked = Query {
+            all: false,
+            ..Query::of(Parallel { tp, ep: 1 })
+        };
+        survey(&model, Rules::builtin(), &asked).unwrap()
+    }
+
+    fn of<'s>(best: &'s [super::Best<'_>], stack: &str) -> &'s super::Best<'s> {
+        best.iter().find(|one| one.plan.stack() == stack).unwrap()
+    }
+
+    /// The one rule for the shared expert that GPUs have refuses it; a row for the XPU, where none has a rule,
+    /// made that unknown.
+    #[test]
+    fn a_refusal_on_its_devices_beats_what_nobody_read_for_others() {
+        let asked = [
+            ("DeepSeek-V4-Pro", 32),
+            ("DeepSeek-V4-Pro", 16),
+            ("DeepSeek-V4-Flash", 32),
+        ];
+        for (model, tp) in asked {
+            let found = planned(model, None, tp);
+            let best = found.best_of_stacks();
+            let sglang = of(&best, "sglang");
+            assert_eq!(sglang.fit(), Fit::Refused, "{model} {tp}");
+            assert!(sglang.plan.plan.fit < Fit::Unknown, "{model} {tp}");
+            assert!(sglang.beside.iter().all(|part| part.read));
+            let vllm = of(&best, "vllm");
+            assert!(vllm.beside.iter().any(|part| !part.read));
+        }
+    }
+
+    /// Marlin's linear layers, which nobody says are SGLang's choice (facts/upstream-padding.md 1.1 S7), made all
+    /// of its backends fit.
+    #[test]
+    fn one_backend_of_linear_layers_stands_for_no_whole_stack() {
+        let found = planned("DeepSeek-V3", Some(WeightFormat::Nvfp4), 8);
+        let marlin = |one: &&crate::run::Surveyed| one.plan.rule == "sglang.marlin.nvfp4.linear";
+        assert!(found.parts()[1].iter().copied().any(|one| marlin(&one)));
+        let best = found.best_of_stacks();
+        let sglang = of(&best, "sglang");
+        assert_eq!(
+            (sglang.plan.plan.fit, sglang.fit()),
+            (Fit::Fits, Fit::Unknown)
+        );
+        // What `auto` takes does stand for it.
+        let found = planned("DeepSeek-V3", None, 8);
+        assert_eq!(of(&found.best_of_stacks(), "sglang").fit(), Fit::Fits);
+    }
+
+    /// With the dense layers unknown anyway the lesser overhead decided, and that is an unknown rule's.
+    #[test]
+    fn a_rule_known_to_run_beats_an_unknown_one_where_another_part_is_open() {
+        let found = planned("Gemma-4-26B-A4B", Some(WeightFormat::Nvfp4), 4);
+        let best = found.best_of_stacks();
+        let sglang = of(&best, "sglang");
+        assert_eq!(sglang.plan.plan.fit, Fit::Padded);
+        assert_eq!(sglang.plan.plan.rule, "sglang.flashinfer_trtllm.nvfp4");
+        assert_eq!(sglang.fit(), Fit::Unknown);
     }
 }

@@ -35,7 +35,7 @@ mod ways;
 mod ways_tests;
 
 pub use advice::{Advice, Beside, Changed, Instead, RuleAdvice, Way};
-pub use best::Best;
+pub use best::{Best, Other};
 pub use candidates::on_arch;
 pub use check::{Worker, arguments_of, check, shrink, subject_of};
 pub use cost::Cost;

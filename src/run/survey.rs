@@ -74,6 +74,9 @@ pub struct Surveyed {
     pub status: Status,
     /// Whether the stack's `auto` takes this rule's backend for the model.
     pub auto: bool,
+    /// Whether it is the stack's path whatever backend is chosen for other parts: `auto` takes it, no backend
+    /// is named, or a CPU has no other.
+    pub whole: bool,
     /// What is known to be wrong with the rule, where it concerns this model.
     pub wrong: Option<String>,
     /// Version or commit of the stack that the rule was read at.
@@ -327,9 +330,11 @@ impl Survey {
                 let list = aligned_tp(part, query.parallel.ep, &on, query.env);
                 self.aligned.push((rule.id.clone(), list));
             }
+            let auto = is_auto(parts.model, part, rule, parts.rules);
             self.plans.push(Surveyed {
                 status: rule.status,
-                auto: is_auto(parts.model, part, rule, parts.rules),
+                auto,
+                whole: auto || rule.backend == "any" || rule.arch == ["cpu"],
                 wrong: known_wrong(rule, &plan),
                 version: rule.version.clone(),
                 uncovered: false,
@@ -377,6 +382,7 @@ impl Survey {
             self.plans.push(Surveyed {
                 status: Status::Current,
                 auto: false,
+                whole: false,
                 wrong: None,
                 version: String::new(),
                 uncovered: true,

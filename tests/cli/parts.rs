@@ -119,6 +119,33 @@ fn a_dispatch_is_planned_with_each_gemm_of_its_stack() {
     assert!(text(&shown.stdout).contains("plan --dispatch deepep_ll"));
 }
 
+/// gpt-oss under DeepEP was "fits, 2880" for stacks whose dispatch nobody read (facts/reports.md B32), and a
+/// dispatch that changes nothing left a finding.
+#[test]
+fn a_dispatch_of_another_stack_leaves_the_hidden_size_open() {
+    let planned = |model: &str, rule: &str, ep: &str| -> String {
+        let ranks = ["plan", model, "--tp", "8", "--ep", ep, "--rule", rule];
+        let out = ends(
+            &[&ranks as &[&str], &["--dispatch", "deepep_ll"]].concat(),
+            0,
+        );
+        text(&out.stdout).to_owned()
+    };
+    for rule in ["sglang.triton_kernels.mxfp4.sm90", "trtllm.cutlass.mxfp4"] {
+        let spread = planned("gpt-oss-20b", rule, "8");
+        for word in ["unknown", "PP119", "was not read"] {
+            assert!(spread.contains(word), "{spread}");
+        }
+        assert!(!spread.contains("the dispatch changes nothing"), "{spread}");
+        let cut = planned("gpt-oss-20b", rule, "1");
+        assert!(!cut.contains("PP119"), "{cut}");
+        assert!(cut.contains("the dispatch changes nothing"), "{cut}");
+    }
+    let same = planned("DeepSeek-V4-Flash", "vllm.marlin.mxfp4", "8");
+    assert!(same.contains("4096") && !same.contains("PP136"), "{same}");
+    assert!(!same.contains("the dispatch changes nothing"), "{same}");
+}
+
 /// `aligned_tp` and `per_rule` are of the routed experts alone; what all parts take, and cost, was not said.
 #[test]
 fn advice_in_json_says_what_all_parts_take_and_cost() {
