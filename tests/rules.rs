@@ -252,3 +252,111 @@ fn architectures_that_the_survey_names_are_kept() {
         assert_eq!(of(&format!("{stack}.trtllm_gen.mxfp4")), ["sm100"]);
     }
 }
+
+/// facts/reports.md B38, facts/peers.md F15: the check comes later, and wants 128 and 256. They were said to
+/// fit at any 32, on any device.
+#[test]
+fn backends_that_check_later_are_unknown_below_what_they_are_said_to_want() {
+    let format = WeightFormat::Mxfp4;
+    let fit = |id: &str, name: &str, tp| planned(id, name, format, tp).fit;
+    let b12x = "vllm.b12x.mxfp4";
+    assert_eq!(fit(b12x, "Qwen3-30B-A3B", 2), Fit::Fits);
+    assert_eq!(fit(b12x, "Qwen3-30B-A3B", 4), Fit::Unknown, "192");
+    assert_eq!(
+        fit(b12x, "Nemotron-3-Nano-30B-A3B", 1),
+        Fit::Unknown,
+        "1856"
+    );
+    assert_eq!(fit(b12x, "gpt-oss-20b", 4), Fit::Unknown, "H 2880");
+    for tp in [1, 2, 4, 8] {
+        assert_eq!(fit("vllm.mega_ep.mxfp4", "Qwen3-30B-A3B", tp), Fit::Unknown);
+    }
+    for id in [b12x, "vllm.b12x.nvfp4"] {
+        let arch = &Rules::builtin().get(id).expect("shipped").arch;
+        assert!(arch.iter().all(|a| a.starts_with("sm12")) && !arch.is_empty());
+    }
+}
+
+/// facts/upstream-padding.md 1.3: vLLM's layer asserts that the width divides by the ranks, whatever loads it;
+/// of SGLang's padded loading nobody read it. Both were "padded".
+#[test]
+fn widths_that_do_not_divide_are_refused_by_vllm_and_open_in_sglang() {
+    let (block, mxfp4) = (WeightFormat::Fp8Block, WeightFormat::Mxfp4);
+    let plan = planned("vllm.any.fp8-block", "Qwen3-30B-A3B", block, 10);
+    assert_eq!(plan.fit, Fit::Refused);
+    let said = plan
+        .violations
+        .iter()
+        .find(|v| v.code == "PP102")
+        .expect("a refusal");
+    assert!(
+        said.message.starts_with("768 % 10 = 8: "),
+        "{}",
+        said.message
+    );
+    let sglang = planned("sglang.aiter.fp8", "Qwen3-30B-A3B", block, 10);
+    assert_eq!(sglang.fit, Fit::Unknown);
+    for rule in Rules::builtin().iter() {
+        let one = rule.stack == "vllm" && rule.formats.contains(&mxfp4) && !rule.dispatch;
+        if one && rule.status == Status::Current {
+            let plan = planned(&rule.id, "gpt-oss-20b", mxfp4, 7);
+            assert_eq!(plan.fit, Fit::Refused, "{}", rule.id);
+        }
+    }
+}
+
+/// facts/upstream-padding.md 1.5 AI1: with biases AITER is told no padding, and multiplies all of it. It was
+/// said to multiply 384 of 512.
+#[test]
+fn biases_make_aiter_multiply_all_padding() {
+    for (id, width) in [
+        ("vllm.aiter.mxfp4", 512),
+        ("vllm.aiter.mxfp4.bf16", 512),
+        ("vllm.aiter.mxfp4.w4a4", 384),
+    ] {
+        let plan = planned(id, "gpt-oss-20b", WeightFormat::Mxfp4, 8);
+        let computed = (
+            plan.width_computed,
+            plan.w2_width_computed,
+            plan.hidden_computed,
+        );
+        assert_eq!(computed, (width, width, 3072), "{id}");
+    }
+    let without = planned(
+        "vllm.aiter.mxfp4",
+        "Qwen3-235B-A22B",
+        WeightFormat::Mxfp4,
+        8,
+    );
+    assert!(without.width_computed < without.width_padded);
+}
+
+/// facts/upstream-padding.md 1.4 F1: MXFP atoms are 128 by 128; widths of 96 and 192 were said to fit.
+#[test]
+fn mxfp8_that_leaves_scale_atoms_open_is_unknown() {
+    let fit = |format, tp| planned("flashinfer.cutlass.fp8", "Qwen3-30B-A3B", format, tp).fit;
+    let (mxfp8, fp8) = (WeightFormat::Mxfp8, WeightFormat::Fp8);
+    assert_eq!(
+        [2, 4, 8].map(|tp| fit(mxfp8, tp)),
+        [Fit::Fits, Fit::Unknown, Fit::Unknown]
+    );
+    assert_eq!([2, 4, 8].map(|tp| fit(fp8, tp)), [Fit::Fits; 3]);
+}
+
+/// facts/upstream-padding.md 1.0: gpt-oss's loaders cut whole blocks whatever multiplies them. 360 of a rank were
+/// said to straddle.
+#[test]
+fn the_loaders_of_gpt_oss_are_its_own_under_humming_too() {
+    for stack in ["sglang", "vllm"] {
+        let plan = planned(
+            &format!("{stack}.humming.any"),
+            "gpt-oss-20b",
+            WeightFormat::Mxfp4,
+            8,
+        );
+        assert_eq!(
+            (plan.fit, plan.width, plan.width_padded),
+            (Fit::Padded, 384, 512)
+        );
+    }
+}

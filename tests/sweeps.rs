@@ -151,13 +151,14 @@ fn the_planner_finds_lost_scales_and_unpadded_widths_where_the_survey_did() {
         0,
         "F6, by rounding up"
     );
-    for id in ["vllm.b12x.mxfp4", "vllm.mega_ep.mxfp4"] {
+    // B12X wants 128 (facts/reports.md B38); of MegaEP no size was read.
+    for (id, taken) in [("vllm.b12x.mxfp4", 4096 / 128), ("vllm.mega_ep.mxfp4", 0)] {
         let plans = (1..=WIDTH_MAX).map(|w| planned(&layer(w, true, Mxfp4), 1, rule(id)));
         let open = plans.filter(|plan| {
             assert_eq!(plan.width_padded, plan.width, "F15");
             plan.fit > Fit::Padded
         });
-        assert_eq!(open.count(), 4096 - 4096 / 32, "F15: {id}");
+        assert_eq!(open.count(), 4096 - taken, "F15: {id}");
     }
 }
 

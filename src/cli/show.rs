@@ -108,6 +108,7 @@ fn conditions(when: &Condition) -> String {
         ),
         flag("bias", when.bias),
         flag("sharded", when.sharded),
+        flag("uneven", when.uneven),
         flag("spread", when.spread),
         size("width", ">=", when.width_min),
         size("width", "<=", when.width_max),

@@ -51,6 +51,9 @@ impl Facts<'_> {
             && (when.formats.is_empty() || when.formats.contains(&layer.weight))
             && when.bias.is_none_or(|b| b == (layer.bias == Bias::Both))
             && when.sharded.is_none_or(|s| s == (self.shard_ranks > 1))
+            && when
+                .uneven
+                .is_none_or(|u| u != layer.intermediate.is_multiple_of(self.shard_ranks))
             && when.spread.is_none_or(|s| s == (self.groups > 1))
             && when.width_min.is_none_or(|min| width >= min)
             && when.width_max.is_none_or(|max| width <= max)

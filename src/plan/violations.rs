@@ -330,6 +330,9 @@ impl Facts<'_> {
             ) {
                 (Some(m), _) => ("intermediate", plan.width, m),
                 (None, Some(m)) => ("hidden", plan.dims.h, m),
+                (None, None) if refusal.when.uneven == Some(true) => {
+                    ("intermediate", plan.dims.i, self.shard_ranks)
+                }
                 (None, None) => ("rule", plan.width, 0),
             };
             let tested = match value.checked_rem(granule) {

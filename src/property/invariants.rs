@@ -199,6 +199,9 @@ fn applies(when: &Condition, plan: &Plan) -> bool {
         && when.bias.is_none_or(|b| b == (plan.bias == Bias::Both))
         && when.sharded.is_none_or(|s| s == (shards > 1))
         && when
+            .uneven
+            .is_none_or(|u| u != plan.dims.i.is_multiple_of(shards))
+        && when
             .spread
             .is_none_or(|s| s == (plan.parallel.tp / shards > 1))
         && when.width_min.is_none_or(|m| plan.width >= m)

@@ -311,7 +311,7 @@ fn way(way: &Instead) -> String {
         Way::Ep => format!("ep {}", way.ep),
         Way::Backend => format!("{}{}", way.rule, open(way)),
         Way::FinerScales => format!(
-            "scales repeated on a grid of {}, without loss, if the kernel takes it",
+            "scales repeated on a grid of {}, without loss",
             sizes(way, size)
         ),
         Way::Requantise => format!(

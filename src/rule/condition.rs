@@ -30,6 +30,8 @@ pub struct Condition {
     pub bias: Option<bool>,
     /// More than one rank share the intermediate axis, or one holds it all.
     pub sharded: Option<bool>,
+    /// The intermediate size does not divide by the ranks that share it, or does.
+    pub uneven: Option<bool>,
     /// Experts are spread over several groups, or not.
     pub spread: Option<bool>,
     /// The per-rank width, unpadded, is at least this.

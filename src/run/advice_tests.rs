@@ -276,23 +276,36 @@ fn a_backend_that_does_not_run_the_other_parts_is_not_advised() {
     assert_eq!(advised(Some(768)), None);
 }
 
+/// facts/upstream-padding.md 1.3 V9, 1.4 F2, 1.3 V15: a finer grid was advised to kernels that want 128
+/// of any grid, and counted along one axis. Its memory is that of square blocks of 64.
 #[test]
-fn finer_scales_keep_refusals_that_are_not_about_the_grid() {
-    let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
-    model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
-    let finer = |model: &crate::model::Model, rule| {
-        let query = Query {
-            rule: Some(rule),
-            advice: true,
-            ..Query::of(Parallel { tp: 8, ep: 1 })
-        };
-        let found = survey(model, Rules::builtin(), &query).unwrap();
-        way(&found, Way::FinerScales).is_some()
+fn scales_are_repeated_where_the_rule_takes_the_finer_grid_and_nowhere_else() {
+    let finer = |rule| {
+        let found = asked("Qwen3-235B-A22B", WeightFormat::Fp8Block, rule, 8);
+        let known = way(&found, Way::FinerScales);
+        (
+            known.map(|way| (way.size, way.verdict, way.extra_bytes)),
+            found.advice.rules[0].cost.extra_bytes,
+        )
     };
-    assert!(finer(&model, "vllm.modelopt.fp8-block"));
-    // The kernel refuses a hidden size of 4160 = 32.5 * 128 on any grid.
-    model.hidden = 4160;
-    assert!(!finer(&model, "vllm.modelopt.fp8-block"));
+    let (_, square) = finer("vllm.triton.fp8-block.refined");
+    let (offered, _) = finer("sglang.triton.fp8-block");
+    assert_eq!(offered, Some((Some(64), Fit::Fits, square)));
+    for rule in [
+        "sglang.flashinfer_trtllm.fp8-block",
+        "sglang.deep_gemm.fp8-block",
+        "sglang.hpc_ops.fp8-block",
+        "sglang.humming.any",
+        "vllm.flashinfer_trtllm.fp8-block",
+        "vllm.modelopt.fp8-block",
+        "vllm.marlin.fp8",
+        "vllm.humming.any",
+        "vllm.cpu.fp8-block",
+        "trtllm.cutlass.fp8-block",
+        "transformers.deepgemm.fp8-block",
+    ] {
+        assert_eq!(finer(rule).0, None, "{rule}");
+    }
 }
 
 #[test]

@@ -5,9 +5,8 @@
 use super::advice::{Beside, Changed, Instead, Way};
 use super::cost::Cost;
 use super::ways::{About, Trial};
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, REFINE_MIN};
-use crate::rule::Rule;
-use crate::terms::{Extent, LayerKind, Split};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan};
+use crate::terms::{Extent, LayerKind, WeightFormat};
 
 /// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
 const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
@@ -20,18 +19,15 @@ fn block(part: &LayerSpec) -> Option<u64> {
     }
 }
 
-/// The rule if its kernel took scales repeated on a finer grid: what it asks of whole blocks falls away.
-fn refined(rule: &Rule, block: Option<u64>) -> Rule {
-    let mut finer = rule.clone();
-    finer.scale.refine = true;
-    let whole = |one: Option<u64>| block.is_some() && one == block;
-    finer
-        .refuse
-        .retain(|one| !whole(one.when.width_not_multiple));
-    if finer.split == Split::Error {
-        finer.split = Split::Floor;
+/// Formats that the same codes have with each scale repeated on blocks that are halves or quarters.
+fn finer_formats(weight: WeightFormat) -> &'static [WeightFormat] {
+    match weight {
+        WeightFormat::Fp8Block => &[WeightFormat::Fp8Block64, WeightFormat::Fp8Block32],
+        WeightFormat::Fp8Block64 => &[WeightFormat::Fp8Block32],
+        WeightFormat::Int4 => &[WeightFormat::Int4G64, WeightFormat::Int4G32],
+        WeightFormat::Int4G64 => &[WeightFormat::Int4G32],
+        _ => &[],
     }
-    finer
 }
 
 /// Widths of the whole part to try, rising: a rank's share rounded to what kernels ask for.
@@ -52,6 +48,18 @@ fn widths(part: &LayerSpec, ranks: u64) -> Vec<u64> {
     widths
 }
 
+/// A part of the same codes in another format, if it is of `own`.
+fn repeated(part: &LayerSpec, own: WeightFormat, finer: WeightFormat) -> LayerSpec {
+    let weight = match part.weight == own {
+        true => finer,
+        false => part.weight,
+    };
+    LayerSpec {
+        weight,
+        ..part.clone()
+    }
+}
+
 fn wider(part: &LayerSpec, intermediate: u64) -> LayerSpec {
     LayerSpec {
         intermediate,
@@ -60,43 +68,49 @@ fn wider(part: &LayerSpec, intermediate: u64) -> LayerSpec {
 }
 
 impl About<'_, '_> {
-    /// The checkpoint's scales repeated on the finest grid that a shard's start asks for, in every part
-    /// under this rule.
+    /// The checkpoint's scales repeated on the coarsest finer grid that the rule lists and takes, in every
+    /// part of this format: a kernel is asked for nothing that its rule does not say it takes.
     pub(super) fn finer_scales(&self, now: &Trial) -> Option<Instead> {
         let straddles = now.plan.violations.iter().any(|v| v.code == "PP103");
-        if !straddles || self.spec().weight.grid_is_fixed() {
+        if !straddles {
             return None;
         }
-        let finer = refined(self.rule, block(self.spec()));
-        let plan = self.parts.plan(&finer, self.at, now.asked)?.ok()?;
+        let own = self.spec().weight;
+        let mut listed = finer_formats(own)
+            .iter()
+            .filter(|finer| self.rule.formats.contains(finer));
+        let (finer, plan) = listed.find_map(|&finer| {
+            let spec = repeated(self.spec(), own, finer);
+            let plan = self.parts.plan_as(&spec, self.rule, self.at, now.asked)?;
+            plan.ok()
+                .filter(|plan| plan.fit <= Fit::Padded)
+                .map(|plan| (finer, plan))
+        })?;
         let size = plan.w2_scale.map(|scale| scale.col_block)?;
-        if plan.fit > Fit::Padded || size < REFINE_MIN {
-            return None;
-        }
+        // A plan whose shares begin inside blocks counts those twice: what is stored now is counted as if
+        // they need not.
+        let mut counted = self.rule.clone();
+        counted.scale.refine = true;
+        let stored = self.parts.plan(&counted, self.at, now.asked)?.ok()?;
         let mut changed = vec![changed(self.spec().kind, size, &now.plan, &plan)];
         let rest = self.remade(now, |at| {
-            let judged = self
-                .parts
-                .judged_as(&self.parts.all[at], &finer, at, now.asked)?;
-            let scale = judged
-                .plan
-                .as_ref()
-                .and_then(|plan| Some((plan, plan.w2_scale?)));
-            if let Some((plan, scale)) = scale
-                && scale.col_block < scale.col_block_source
-            {
+            let part = &self.parts.all[at];
+            let before = self.parts.judged(&counted, at, now.asked)?;
+            let spec = repeated(part, own, finer);
+            let judged = self.parts.judged_as(&spec, self.rule, at, now.asked)?;
+            if let (true, Some(plan)) = (part.weight == own, judged.plan.as_ref()) {
                 changed.push(Changed {
-                    layer: plan.layer,
-                    size: scale.col_block,
+                    layer: part.kind,
+                    size,
                     width: plan.width,
                     width_padded: plan.width_padded,
                 });
             }
-            Some(self.besides(at, &judged, judged.plan.as_ref()))
+            Some(self.besides(at, &judged, before.plan.as_ref()))
         });
         let trial = Trial {
             asked: now.asked,
-            cost: Cost::of(&plan, &plan, self.layers(self.at))?,
+            cost: Cost::of(&plan, &stored, self.layers(self.at))?,
             plan,
             rest,
             open: Vec::new(),

@@ -394,3 +394,54 @@ fn kernels_are_planned_and_not_advised() {
         }
     }
 }
+
+/// facts/upstream-padding.md 1.6 T7, 1.1 S22 (W4AFP8), S23 (GPTQ and AWQ), S9 to S12 (Mxfp4MoEMethod):
+/// checkpoints of other methods were told that these fit.
+#[test]
+fn a_rule_of_one_method_judges_no_checkpoint_of_another() {
+    use crate::terms::WeightFormat::{Int4, Mxfp4};
+    let judge = |format, method: &str| -> Vec<String> {
+        let mut model = model();
+        model.quant = crate::model::Quant::none(format);
+        method.clone_into(&mut model.quant.method);
+        let found = survey(
+            &model,
+            Rules::builtin(),
+            &Query::of(Parallel { tp: 8, ep: 1 }),
+        );
+        let plans = found.unwrap().plans;
+        plans.into_iter().map(|one| one.plan.rule).collect()
+    };
+    let has = |all: &[String], id: &str| all.iter().any(|rule| rule == id);
+    let w4afp8 = ["trtllm.cutlass.int4", "sglang.cutlass.int4"];
+    for (method, wna16, own) in [
+        ("gptq", true, false),
+        ("awq", true, false),
+        ("w4afp8", false, true),
+        ("compressed-tensors", false, false),
+    ] {
+        let all = judge(Int4, method);
+        assert_eq!(has(&all, "sglang.moe_wna16.int4"), wna16, "{method}");
+        assert!(
+            w4afp8.iter().all(|id| has(&all, id) == own),
+            "{method}: {all:?}"
+        );
+        assert!(has(&all, "sglang.humming.int4"), "{method}");
+    }
+    for (method, own) in [("quark", false), ("mxfp4", true), ("gpt_oss_mxfp4", true)] {
+        let all = judge(Mxfp4, method);
+        for backend in [
+            "deep_gemm",
+            "triton_kernels",
+            "megamoe",
+            "flashinfer_trtllm",
+        ] {
+            assert_eq!(
+                has(&all, &format!("sglang.{backend}.mxfp4")),
+                own,
+                "{method} {backend}"
+            );
+        }
+        assert_eq!(has(&all, "sglang.aiter.mxfp4"), !own);
+    }
+}

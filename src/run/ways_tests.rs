@@ -246,7 +246,9 @@ fn experts_and_draft_layers_are_padded_to_one_width() {
     assert!(finer.still.is_empty(), "{finer:?}");
     assert_eq!(finer.size, Some(32));
     let all = finer.changed.iter().map(|one| (one.layer, one.size));
-    let wanted = [LayerKind::Routed, LayerKind::Shared, LayerKind::Draft].map(|kind| (kind, 32));
+    // A checkpoint has one grid for all that it holds: the dense layers' too.
+    let (shared, dense) = (LayerKind::Shared, LayerKind::Dense);
+    let wanted = [LayerKind::Routed, shared, dense, LayerKind::Draft].map(|kind| (kind, 32));
     assert_eq!(all.collect::<Vec<_>>(), wanted);
 }
 

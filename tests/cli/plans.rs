@@ -125,7 +125,7 @@ fn advice_is_usable_and_says_what_it_costs() {
         "instead of sglang.triton.fp8-block at tp 8, ep 1 (refused)",
         "tp 4: fits 384, 52.9 GiB of experts a rank\n",
         "ep 8: fits 1536, 26.4 GiB of experts a rank\n",
-        "scales repeated on a grid of 64, without loss, if the kernel takes it: fits 192, ",
+        "scales repeated on a grid of 64, without loss: fits 192, ",
         "checkpoint padded to 2048 before it is served, 256 a rank instead of 192: fits, 33.33% more arithmetic, 70.5 GiB more memory in all, 35.3 GiB of experts a rank",
     ] {
         assert!(human.contains(line), "no `{line}` in\n{human}");
@@ -146,8 +146,8 @@ fn advice_is_usable_and_says_what_it_costs() {
         words,
         [
             "ep",
-            "finer-scales",
             "backend",
+            "finer-scales",
             "pad-offline",
             "requantise",
             "backend",
