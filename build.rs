@@ -43,6 +43,7 @@ mod host {
         } else if let Err(error) = build.try_compile("padproof_cuda_host") {
             // Said as such: tests that skip without a compiler fail at this.
             missing(&format!("the kernels do not compile: {error}"));
+            println!("cargo::rustc-env=PP_CUDA_HOST_BROKEN=1");
         } else {
             println!("cargo::rustc-cfg=pp_cuda_host");
         }

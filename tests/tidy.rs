@@ -211,6 +211,37 @@ fn walls_stand() {
     none(faults);
 }
 
+/// cargo looks for none: one that is named nowhere would not be compiled.
+#[test]
+fn every_test_file_is_part_of_a_program() {
+    let (all, manifest) = (sources(&["tests"]), text(&root().join("Cargo.toml")));
+    let texts: BTreeMap<&str, &str> = all.iter().map(|(f, t)| (&**f, &**t)).collect();
+    let names = |parent: &str, line: &str| {
+        texts
+            .get(parent)
+            .is_some_and(|text| text.lines().any(|one| one == line))
+    };
+    let mut faults = Vec::new();
+    for (file, _) in &all {
+        let name = file.trim_start_matches("tests/").trim_end_matches(".rs");
+        let own = |name: &str| manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"));
+        let held = match name.split_once('/') {
+            None => own(name) || names("tests/all.rs", &format!("mod {name};")),
+            Some((folder, "main")) => {
+                let path = format!("#[path = \"{folder}/main.rs\"]");
+                own(folder) || names("tests/all.rs", &path)
+            }
+            Some((folder, inner)) => {
+                names(&format!("tests/{folder}/main.rs"), &format!("mod {inner};"))
+            }
+        };
+        if !held {
+            faults.push(format!("{file}: no program of tests names it"));
+        }
+    }
+    none(faults);
+}
+
 #[test]
 fn every_file_is_a_module_that_says_its_duty() {
     let all = sources(&["src"]);

@@ -55,11 +55,9 @@ bool run(const char* name, void (*kernel)(const void*), const PpParams& p, unsig
     return pp_host::run(launch, error, sizeof error);
 }
 
-// The intermediate [TOKENS TOP_K, WIDTH] of rows that are `pitch` bytes apart; empty where it did not run.
-std::vector<float> product(size_t pitch, bool fast)
+// Fills the intermediate [TOKENS TOP_K, WIDTH] of rows that are `pitch` bytes apart; false where a launch went wrong.
+bool product(const Sparse& w, const Sparse& x, size_t pitch, bool fast, std::vector<float>& mid)
 {
-    const Sparse w(pitch * WIDTH * EXPERTS), x(pitch * TOKENS);
-    if (!w.bytes() || !x.bytes()) return {};
     for (int row = 0; row < WIDTH * EXPERTS; ++row)
         for (int k = 0; k < HIDDEN; ++k) w.bytes()[row * pitch + k] = (unsigned char)((row * 37 + k * 11) % 0x7f);
     for (int row = 0; row < TOKENS; ++row)
@@ -67,7 +65,8 @@ std::vector<float> product(size_t pitch, bool fast)
             reinterpret_cast<unsigned short*>(x.bytes() + row * pitch)[k] = (unsigned short)(0x3f00 + (row * 53 + k * 7) % 200);
     std::vector<int> ids(TOKENS * TOP_K), sorted(TOKENS * TOP_K * PP_BM), block_expert(TOKENS * TOP_K);
     for (size_t n = 0; n < ids.size(); ++n) ids[n] = (int)(n % EXPERTS);
-    std::vector<float> weights(ids.size(), 1.0f), mid(ids.size() * WIDTH, -1.0f), out(TOKENS * HIDDEN);
+    std::vector<float> weights(ids.size(), 1.0f), out(TOKENS * HIDDEN);
+    mid.assign(ids.size() * WIDTH, -1.0f);
     std::vector<unsigned> needed(TOKENS);
     int blocks = 0;
 
@@ -87,22 +86,26 @@ std::vector<float> product(size_t pitch, bool fast)
     p.mid_pitch = WIDTH * (int)sizeof(float);
     p.ids = ids.data(), p.weights = weights.data(), p.sorted = sorted.data(), p.block_expert = block_expert.data();
     p.blocks = &blocks, p.needed = needed.data(), p.out = out.data();
-    const bool ran = run("pp_align", align_few, p, 1, 1, PP_ALIGN_THREADS, (size_t)PP_ALIGN_INTS * EXPERTS * 4)
+    return run("pp_align", align_few, p, 1, 1, PP_ALIGN_THREADS, (size_t)PP_ALIGN_INTS * EXPERTS * 4)
         && run("pp_gemm1", fast ? multiply_few<true> : multiply_few<false>, p, (WIDTH + PP_BN - 1) / PP_BN,
             (unsigned)blocks, PP_THREADS, (size_t)pp_shared_bytes(PP_BF16, PP_E4M3));
-    return ran ? mid : std::vector<float>();
 }
 
 }  // namespace
 
-// 1 where rows that are 256 MiB apart give the bits of rows that are 128 bytes apart, 0 where they do not, -1 where
-// something did not run.
+// 1 where rows that are 256 MiB apart give the bits of rows that are 128 bytes apart, 0 where they do not or a launch
+// goes wrong, -1 without address space for them.
 extern "C" int pp_host_far()
 {
     for (bool fast : {false, true}) {
-        const std::vector<float> near = product(128, fast), far = product((size_t)256 << 20, fast);
-        if (near.empty() || far.empty()) return -1;
-        if (memcmp(near.data(), far.data(), near.size() * sizeof(float)) != 0) return 0;
+        std::vector<float> found[2];
+        for (bool far : {false, true}) {
+            const size_t pitch = far ? (size_t)256 << 20 : 128;
+            const Sparse w(pitch * WIDTH * EXPERTS), x(pitch * TOKENS);
+            if (!w.bytes() || !x.bytes()) return -1;
+            if (!product(w, x, pitch, fast, found[far])) return 0;
+        }
+        if (memcmp(found[0].data(), found[1].data(), found[0].size() * sizeof(float)) != 0) return 0;
     }
     return 1;
 }

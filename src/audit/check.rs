@@ -334,7 +334,7 @@ impl TensorAudit<'_> {
 
 /// The code of element `index` of a logical tensor.
 #[inline]
-fn code(source: &Tensor, bits: usize, index: usize) -> u32 {
+pub(super) fn code(source: &Tensor, bits: usize, index: usize) -> u32 {
     let bytes = source.bytes();
     match bits {
         4 if source.bits() == 4 => u32::from(bytes[index / 2] >> (4 * (index % 2)) & 0xf),

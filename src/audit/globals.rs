@@ -4,8 +4,9 @@
 //! weights. Layer 7.
 
 use super::AuditError;
-use super::diagnose::{Diagnosis, Evidence, LISTED, alone};
+use super::diagnose::{Diagnosis, Evidence, alone};
 use super::files::{experts_of, read, window};
+use super::moved::listed;
 use super::types::{Audit, Fault};
 use crate::checkpoint::{Dump, Layer};
 use crate::layout::map;
@@ -215,12 +216,7 @@ fn told(mut found: Diagnosis, spared: &Spared, plan: &Plan, audit: &Audit) -> Di
 /// Numbers that are all another expert's or tensor's of the layer: whose.
 fn of_others(all: &[Scales], plan: &Plan) -> Option<Diagnosis> {
     let whose = of_experts(all).or_else(|| of_tensors(all))?;
-    let more = match whose.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        n => format!(", and {n} more"),
-    };
-    let few: Vec<String> = whose.into_iter().take(LISTED).collect();
-    (!few.is_empty()).then(|| Diagnosis {
+    (!whose.is_empty()).then(|| Diagnosis {
         name: "global-scale-mismatch",
         meaning: "scales of whole tensors that are another expert's or tensor's of the layer",
         source: "no report; this audit's comparison with every such scale of the layer",
@@ -228,7 +224,7 @@ fn of_others(all: &[Scales], plan: &Plan) -> Option<Diagnosis> {
         experts: usize::try_from(plan.dims.e).ok().map(|e| 0..e),
         tensors: Vec::new(),
         ranks: Vec::new(),
-        detail: format!("{}{more}", few.join(", ")),
+        detail: listed(whose.into_iter()),
         sample: String::new(),
     })
 }

@@ -121,7 +121,7 @@ pub(super) fn shares(look: &Look<'_>) -> Vec<Diagnosis> {
 }
 
 /// The first of some phrases, and how many more there are.
-fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
+pub(super) fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
     let more = match all.len().saturating_sub(LISTED) {
         0 => String::new(),
         n => format!(", and {n} more"),

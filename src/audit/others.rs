@@ -4,9 +4,10 @@
 //! pack. Layer 7.
 
 use super::AuditError;
-use super::check::TensorAudit;
-use super::diagnose::{Diagnosis, Evidence, LISTED};
+use super::check::{TensorAudit, code};
+use super::diagnose::{Diagnosis, Evidence};
 use super::files::{audit_files, experts_of, read, window};
+use super::moved::listed;
 use super::types::{Audit, Fault};
 use crate::checkpoint::{Dump, Layer, Stored};
 use crate::layout::{Axis, Map, Place3, map, pad_code, roles};
@@ -146,15 +147,9 @@ fn is_whole(
 }
 
 fn of_experts(plan: &Plan, whose: &BTreeMap<usize, usize>, differ: &BTreeSet<&str>) -> Diagnosis {
-    let all = whose.len().saturating_sub(LISTED);
-    let more = match all {
-        0 => String::new(),
-        n => format!(", and {n} more"),
-    };
-    let few = whose.iter().take(LISTED);
-    let few: Vec<String> = few
-        .map(|(e, f)| format!("expert {e} holds what belongs to expert {f}"))
-        .collect();
+    let few = whose
+        .iter()
+        .map(|(e, f)| format!("expert {e} holds what belongs to expert {f}"));
     let names: Vec<&'static str> = roles(plan).map(Role::name).collect();
     let shown: Vec<&'static str> = names
         .iter()
@@ -177,7 +172,7 @@ fn of_experts(plan: &Plan, whose: &BTreeMap<usize, usize>, differ: &BTreeSet<&st
             Vec::new()
         },
         ranks: Vec::new(),
-        detail: format!("{}{more}", few.join(", ")),
+        detail: listed(few),
         sample: String::new(),
     }
 }
@@ -286,14 +281,7 @@ fn spread(places: &[usize], most: usize) -> impl Iterator<Item = usize> + '_ {
 
 /// Whether one expert's tensor has these codes in these places.
 fn matches(codes: &[(Place3, u32)], source: &Tensor) -> bool {
-    let (cols, wide) = (
-        source.shape().get(2).copied().unwrap_or(1),
-        source.bits() / 8,
-    );
-    let code = |&(_, r, c): &Place3| {
-        let at = (r * cols + c) * wide;
-        let bytes = source.bytes().get(at..at + wide).unwrap_or_default();
-        bytes.iter().rev().fold(0, |n, b| n << 8 | u32::from(*b))
-    };
-    !codes.is_empty() && codes.iter().all(|(place, is)| code(place) == *is)
+    let cols = source.shape().get(2).copied().unwrap_or(1);
+    let is = |&((_, r, c), is): &(Place3, u32)| code(source, source.bits(), r * cols + c) == is;
+    !codes.is_empty() && codes.iter().all(is)
 }

@@ -4,6 +4,7 @@ use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal, shape_f
 use super::error::{CheckpointError, shown, tensor_error};
 use super::file::{Entry, count};
 use super::find::{Family, Kind, changes_meaning, family, layer_of, shared_family};
+use super::names::number;
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -142,14 +143,8 @@ impl<'a> Layer<'a> {
         let read: BTreeSet<String> = ours.collect();
         let own = |name: &&str| {
             let rest = &name[self.prefix().len()..];
-            let (expert, of_expert) = rest.split_once('.').unwrap_or_default();
-            // `01` is no expert's name beside `1`.
-            let number = expert.parse::<usize>().ok().map(|n| n.to_string());
-            let of_expert = if number.as_deref() == Some(expert) {
-                of_expert
-            } else {
-                ""
-            };
+            let of_expert = rest.split_once('.').filter(|(n, _)| number(n).is_some());
+            let of_expert = of_expert.map_or("", |(_, rest)| rest);
             let whole = self.family.fused || self.family.alone;
             read.contains(if whole { rest } else { of_expert })
         };
@@ -475,7 +470,7 @@ impl<'a> Layer<'a> {
         }
         for name in self.checkpoint.names().filter(|n| n.starts_with(prefix)) {
             let rest = &name[prefix.len()..];
-            let expert = rest.split('.').next().and_then(|n| n.parse::<usize>().ok());
+            let expert = rest.split('.').next().and_then(number);
             let why = if expert.is_some_and(|e| e >= self.shape.experts) {
                 format!("the model has {} experts", self.shape.experts)
             } else if changes_meaning(rest) {

@@ -1,6 +1,6 @@
 //! Defines the arguments; what they mean is said once, in their help.
 //!
-//! It must not act on them. Long because every command's arguments stand in this one place. Layer 11.
+//! It must not act on them. Layer 11.
 
 use super::pad_args::{AuditArgs, PadArgs, VerifyArgs};
 use super::progress::ProgressArgs;

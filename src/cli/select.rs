@@ -82,7 +82,10 @@ impl<'r> Selected<'r> {
             self.add_lines("standard input", &read(std::io::stdin(), "standard input")?)?;
         } else if Path::new(word).exists() {
             self.add_file(Path::new(word))?;
-        } else if let Some((file, entry)) = word.rsplit_once("::") {
+        } else if let Some((file, entry)) = word
+            .rsplit_once("::")
+            .filter(|(file, _)| suite::builtin(file).is_some() || file.ends_with(".toml"))
+        {
             // No case line and no name of an entry holds a colon.
             let found = match suite::builtin(file) {
                 Some(_) => builtin(file)?,

@@ -114,7 +114,11 @@ pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, Mod
     let group = match doc.get("group_size") {
         None => None,
         Some(value) if value.as_i64() == Some(-1) => None,
-        Some(value) => Some(doc.whole("group_size", value, 1)?),
+        Some(value) => {
+            let group = value.as_u64().filter(|group| *group > 0);
+            let wanted = "-1 or a whole number of at least 1";
+            Some(group.ok_or_else(|| doc.kind("group_size", value, wanted))?)
+        }
     };
     match (bits, group) {
         (4, Some(128)) => Ok(Scheme::of(WeightFormat::Int4)),

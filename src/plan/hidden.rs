@@ -83,11 +83,13 @@ impl Facts<'_> {
             Some(dispatch) => self.choose(&dispatch.hidden, width),
             None => (None, Vec::new()),
         };
+        let said = found.len();
         let size = self.least_of(&[taken.as_ref(), also], found)?;
+        let there_is = found.len() == said;
         if let Some(dispatch) = sent {
             let alone = |granule| self.least_of(&[granule], &mut Vec::new());
-            // Both take the size as it is: there is nothing to say.
-            if size != self.layer.hidden {
+            // Where both take the size as it is there is nothing to say, and where none serves both it is said.
+            if there_is && size != self.layer.hidden {
                 found.push(both(dispatch, alone(also)?, alone(taken.as_ref())?, size));
             }
             self.unread_format(dispatch, found);
@@ -96,13 +98,14 @@ impl Facts<'_> {
         if let Some(dispatch) = other.filter(|one| !self.rule.knows(one)) {
             found.push(unread_dispatch(dispatch, self.rule, size));
         }
-        let own = open.iter().map(|one| (Some(*one), also));
-        let others = open_also.iter().map(|one| (taken.as_ref(), Some(*one)));
+        let own = open.iter().map(|one| (Some(*one), also, one));
+        let others = open_also
+            .iter()
+            .map(|one| (taken.as_ref(), Some(*one), one));
         let mut otherwise = Vec::new();
-        for (at, (own, also)) in own.chain(others).enumerate() {
-            let asks = open.iter().chain(&open_also).nth(at);
-            let asks = asks.map(|one| one.when.asks()).unwrap_or_default();
-            otherwise.push((self.least_of(&[own, also], &mut Vec::new())?, asks));
+        for (own, also, asked) in own.chain(others) {
+            let size = self.least_of(&[own, also], &mut Vec::new())?;
+            otherwise.push((size, asked.when.asks()));
         }
         Ok(Aligned { size, otherwise })
     }

@@ -100,7 +100,9 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
         // Which size is tested where a dispatch asks for another was not read.
         let tested = refusal.when.hidden_not_multiple;
         let other = tested.is_some_and(|m| plan.hidden_padded.is_multiple_of(m));
-        let least = match rule.sent.is_some() && other {
+        let sent = rule.sent.as_deref();
+        let sent = sent.is_some_and(|one| rule.knows(one) && applies(&one.when, plan));
+        let least = match sent && other {
             true => Fit::Unknown,
             false => Fit::Refused,
         };

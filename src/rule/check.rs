@@ -58,9 +58,17 @@ pub(super) fn check<'a>(
             axis(granule, key == "hidden").map_err(|why| (key, why))?;
         }
     }
-    if rule.dispatch && !(rule.intermediate.is_empty() && rule.cheapest.is_empty()) {
-        let why = "stands beside intermediate or cheapest: a dispatch has the hidden size alone";
-        return Err(("dispatch", why.to_owned()));
+    // Of what else a rule may say nothing would reach the plans that a dispatch is part of.
+    let beside = [
+        ("intermediate", !rule.intermediate.is_empty()),
+        ("cheapest", !rule.cheapest.is_empty()),
+        ("refuse", !rule.refuse.is_empty()),
+        ("wrong", rule.wrong.is_some()),
+        ("methods", !rule.methods.is_empty()),
+    ];
+    if let (true, Some((key, _))) = (rule.dispatch, beside.iter().find(|(_, there)| *there)) {
+        let why = format!("stands beside {key}: a dispatch has the hidden size alone");
+        return Err(("dispatch", why));
     }
     let padded = !rule.intermediate.is_empty() || !rule.cheapest.is_empty();
     if padded && (rule.timing == Timing::Never || rule.split == Split::Error) {

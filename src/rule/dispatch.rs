@@ -16,9 +16,11 @@ impl Rule {
         self
     }
 
-    /// Whether a dispatch was read for this rule's stack, on a device of its.
+    /// Whether a dispatch was read for this rule's stack, on a device of its; one whose devices were not read is
+    /// taken for one between GPUs.
     pub fn knows(&self, dispatch: &Rule) -> bool {
-        self.stack == dispatch.stack && self.shares_device(dispatch)
+        let device = !(dispatch.arch.is_empty() && self.arch == ["cpu"]);
+        self.stack == dispatch.stack && self.shares_device(dispatch) && device
     }
 }
 
@@ -78,6 +80,23 @@ mod tests {
         assert!(rules.dispatch("marlin").is_err());
     }
 
+    /// Nothing of it would reach the plans that it is part of.
+    #[test]
+    fn it_says_nothing_beside_its_hidden_size() {
+        let of = |change: &dyn Fn(&mut Rule)| {
+            let mut rule = Rules::builtin().get("vllm.deepep_ht.any").unwrap().clone();
+            change(&mut rule);
+            Rules::of(vec![rule], "test")
+                .map(|_| ())
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(of(&|_| {}), Ok(()));
+        let wrong = of(&|rule| rule.wrong = Some("bad".to_owned())).unwrap_err();
+        assert!(wrong.contains("stands beside wrong"), "{wrong}");
+        let methods = of(&|rule| rule.methods = vec!["gptq".to_owned()]).unwrap_err();
+        assert!(methods.contains("stands beside methods"), "{methods}");
+    }
+
     #[test]
     fn it_is_known_to_its_own_stack_alone_and_stands_no_more_by_itself() {
         let rules = Rules::builtin().clone();
@@ -92,6 +111,8 @@ mod tests {
         assert_eq!(knows("sglang.marlin.mxfp4"), Some(false));
         assert_eq!(knows("flashinfer.cutlass.mxfp4"), None);
         assert!(sent.iter().all(|rule| !rule.dispatch));
+        // Whatever else was read of its devices, it was none of CPUs.
+        assert_eq!(knows("vllm.cpu.mxfp4"), Some(false));
         assert_eq!(sent.sender(), Some("vllm.deepep_ht.any"));
         assert_eq!(Rules::builtin().sender(), None);
     }

@@ -2,6 +2,7 @@
 //!
 //! It must not format text or plan. Layer 9.
 
+use super::parts::of_stack;
 use super::survey::{Survey, Surveyed};
 use crate::plan::{Fit, Plan};
 use crate::rule::{Status, share_device};
@@ -42,21 +43,6 @@ impl Best<'_> {
 }
 
 impl Surveyed {
-    /// The stack of its rule.
-    pub fn stack(&self) -> &str {
-        self.plan.rule.split('.').next().unwrap_or_default()
-    }
-
-    /// What it says of its stack: one backend among several, which nobody says is the stack's own choice,
-    /// stands for the stack only where no backend could hold the checkpoint's scales.
-    fn of_stack(&self) -> Fit {
-        match self.plan.fit {
-            Fit::Unrepresentable => Fit::Unrepresentable,
-            fit if self.whole => fit,
-            _ => Fit::Unknown,
-        }
-    }
-
     /// Whether a stack serves models with it: kernels are launched by stacks, and an emulation shows
     /// what a format computes.
     fn serves(&self) -> bool {
@@ -104,10 +90,7 @@ impl Survey {
                 plan,
                 beside: beside(&parts, plan),
             };
-            match all
-                .iter_mut()
-                .find(|known| known.plan.stack() == plan.stack())
-            {
+            match all.iter_mut().find(|known| known.plan.stack == plan.stack) {
                 Some(known) if key(&one) < key(known) => *known = one,
                 Some(_) => {}
                 None => all.push(one),
@@ -123,10 +106,14 @@ fn beside<'s>(parts: &[Vec<&'s Surveyed>], one: &Surveyed) -> Vec<Other<'s>> {
     let judged = |plans: &[&'s Surveyed]| -> Option<Other<'s>> {
         let plan = &plans.first()?.plan;
         let own = plans.iter().find(|p| p.plan.rule == one.plan.rule);
-        let same = plans.iter().filter(|p| p.stack() == one.stack());
+        let same = plans.iter().filter(|p| p.stack == one.stack);
         // A rule for other devices serves no model that runs on this one's.
         let near = |p: &&&Surveyed| p.serves() && share_device(&p.plan.arch, &one.plan.arch);
-        let best = same.clone().filter(near).map(|p| p.of_stack()).min();
+        let best = same
+            .clone()
+            .filter(near)
+            .map(|p| of_stack(&p.plan, p.whole))
+            .min();
         let read = own.map(|p| p.plan.fit).or(best);
         let open = same.clone().any(|p| p.uncovered).then_some(Fit::Unknown);
         Some(Other {
@@ -158,10 +145,7 @@ mod tests {
         let asked = Query::of(Parallel { tp: 8, ep: 8 });
         let found = survey(&model, Rules::builtin(), &asked).unwrap();
         let best = found.best_of_stacks();
-        let sglang = best
-            .iter()
-            .find(|one| one.plan.stack() == "sglang")
-            .unwrap();
+        let sglang = best.iter().find(|one| one.plan.stack == "sglang").unwrap();
         assert_eq!(sglang.plan.plan.fit, Fit::Fits);
         let cpu = |one: &&crate::run::Surveyed| one.plan.rule == "sglang.cpu.any";
         assert!(found.parts()[1].iter().copied().any(|one| cpu(&one)));
@@ -196,7 +180,7 @@ mod tests {
     }
 
     fn of<'s>(best: &'s [super::Best<'_>], stack: &str) -> &'s super::Best<'s> {
-        best.iter().find(|one| one.plan.stack() == stack).unwrap()
+        best.iter().find(|one| one.plan.stack == stack).unwrap()
     }
 
     /// The one rule for the shared expert that GPUs have refuses it; a row for the XPU, where none has a rule,
@@ -236,6 +220,48 @@ mod tests {
         // What `auto` takes does stand for it.
         let found = planned("DeepSeek-V3", None, 8);
         assert_eq!(of(&found.best_of_stacks(), "sglang").fit(), Fit::Fits);
+    }
+
+    /// The headline left the shared layer open where the advice let Marlin stand for the stack.
+    #[test]
+    fn advice_says_of_a_stack_what_the_headline_says() {
+        for (tp, fit) in [(8, Fit::Unknown), (6, Fit::Refused)] {
+            let mut model = crate::model::load("DeepSeek-V3").unwrap();
+            let quant = &mut model.quant;
+            quant.format = WeightFormat::Nvfp4;
+            (quant.shared_format, quant.dense_format) = (quant.format, quant.format);
+            let asked = Query {
+                all: false,
+                advice: true,
+                ..Query::of(Parallel { tp, ep: 1 })
+            };
+            let found = survey(&model, Rules::builtin(), &asked).unwrap();
+            let best = found.best_of_stacks();
+            let sglang = of(&best, "sglang");
+            assert_eq!(sglang.fit(), fit, "{tp}");
+            let rule = &sglang.plan.plan.rule;
+            let advised = found.advice.rules.iter().find(|one| one.rule == *rule);
+            assert_eq!(advised.unwrap().verdict, fit, "{tp} {rule}");
+        }
+    }
+
+    /// A rule's id need not begin with its stack.
+    #[test]
+    fn a_stack_is_the_rules_own_word_whatever_its_id() {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let mut more = Rules::builtin().get("vllm.marlin.mxfp4").unwrap().clone();
+        more.id = "mine.marlin.mxfp4".to_owned();
+        let rules = Rules::of(vec![more], "test").unwrap();
+        let rules = Rules::builtin().clone().with(rules);
+        let asked = Query::of(Parallel { tp: 8, ep: 1 });
+        let found = survey(&model, &rules, &asked).unwrap();
+        let stacks: Vec<String> = found
+            .best_of_stacks()
+            .iter()
+            .map(|one| one.plan.stack.clone())
+            .collect();
+        assert!(stacks.iter().any(|stack| stack == "vllm"));
+        assert!(!stacks.iter().any(|stack| stack == "mine"), "{stacks:?}");
     }
 
     /// With the dense layers unknown anyway the lesser overhead decided, and that is an unknown rule's.

@@ -24,8 +24,20 @@ pub(super) struct Silent {
 pub(super) struct Judged {
     pub(super) fit: Fit,
     pub(super) width: u64,
-    /// None where the groups of experts do not divide the ranks.
+    /// None where there is none: groups of experts do not divide the ranks, a size leaves its type.
     pub(super) plan: Option<Plan>,
+}
+
+/// What a rule's plan of a part says of its stack. One backend among several, which nobody says is the stack's
+/// choice, says only what holds for all of them: scales that no share could hold, ranks that do not divide.
+pub(super) fn of_stack(plan: &Plan, whole: bool) -> Fit {
+    let uneven = || plan.violations.iter().any(|v| v.code == "PP101");
+    match plan.fit {
+        fit if whole => fit,
+        Fit::Unrepresentable => Fit::Unrepresentable,
+        Fit::Refused if uneven() => Fit::Refused,
+        _ => Fit::Unknown,
+    }
 }
 
 /// A model's parts, and the rules chosen for each.
@@ -146,6 +158,21 @@ impl<'q> Parts<'q> {
         taken.copied().collect()
     }
 
+    /// Whether the stack's `auto` takes a rule's backend for a part.
+    pub(super) fn is_auto(&self, rule: &Rule, at: usize) -> bool {
+        let part = &self.all[at];
+        let auto = self
+            .rules
+            .auto(&rule.stack, &self.model.architecture, part.weight);
+        rule.status == Status::Current && auto.is_some_and(|auto| auto.backend == rule.backend)
+    }
+
+    /// Whether a rule is its stack's path for a part whatever backend is chosen for others: `auto` takes it, no
+    /// backend is named, or a CPU has no other.
+    pub(super) fn is_whole(&self, rule: &Rule, at: usize) -> bool {
+        self.is_auto(rule, at) || rule.backend == "any" || rule.arch == ["cpu"]
+    }
+
     /// The rules that judge a part where the routed experts are under `rule`: that rule itself
     /// where it is for the part, else those of its stack that are, and are for a device of its.
     fn beside(&self, rule: &Rule, at: usize, asked: Parallel) -> Vec<&Candidate<'q>> {
@@ -180,26 +207,30 @@ impl<'q> Parts<'q> {
         at: usize,
         asked: Parallel,
     ) -> Option<Judged> {
-        let judge = |(one, _): &&Candidate<'q>| -> Judged {
-            let one = if one.id == rule.id { rule } else { *one };
+        let judge = |(one, _): &&Candidate<'q>| -> Option<Judged> {
+            let own = one.id == rule.id;
+            let one = if own { rule } else { *one };
             match self.plan_as(spec, one, at, asked) {
-                Some(Ok(plan)) => Judged {
-                    fit: plan.fit,
-                    width: plan.width,
-                    plan: Some(plan),
-                },
-                _ => Judged {
+                Some(Ok(plan)) => {
+                    let says = own || of_stack(&plan, self.is_whole(one, at)) == plan.fit;
+                    says.then_some(Judged {
+                        fit: plan.fit,
+                        width: plan.width,
+                        plan: Some(plan),
+                    })
+                }
+                _ => Some(Judged {
                     fit: Fit::Refused,
                     width: 0,
                     plan: None,
-                },
+                }),
             }
         };
         let rules = self.beside(rule, at, asked);
         let overhead = |one: &Judged| one.plan.as_ref().map(|plan| plan.overhead_millionths);
         rules
             .iter()
-            .map(judge)
+            .filter_map(judge)
             .min_by_key(|one| (one.fit, overhead(one)))
     }
 

@@ -7,7 +7,7 @@ use super::candidates::on_arch;
 use super::parts::{Parts, Silent};
 use crate::model::Model;
 use crate::plan::{
-    Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RANKS_MAX, aligned_tp, replicated, uncovered,
+    Effect, Fit, Parallel, Plan, PlanError, RANKS_MAX, aligned_tp, replicated, uncovered,
 };
 use crate::rule::{Rule, RuleError, Rules, Sizes, Status, Verdict};
 use crate::terms::{LayerKind, Place};
@@ -72,6 +72,8 @@ pub struct Surveyed {
     pub plan: Plan,
     /// Whether the rule describes code that is shipped today.
     pub status: Status,
+    /// The rule's stack.
+    pub stack: String,
     /// Whether the stack's `auto` takes this rule's backend for the model.
     pub auto: bool,
     /// Whether it is the stack's path whatever backend is chosen for other parts: `auto` takes it, no backend
@@ -330,11 +332,11 @@ impl Survey {
                 let list = aligned_tp(part, query.parallel.ep, &on, query.env);
                 self.aligned.push((rule.id.clone(), list));
             }
-            let auto = is_auto(parts.model, part, rule, parts.rules);
             self.plans.push(Surveyed {
                 status: rule.status,
-                auto,
-                whole: auto || rule.backend == "any" || rule.arch == ["cpu"],
+                stack: rule.stack.clone(),
+                auto: parts.is_auto(rule, at),
+                whole: parts.is_whole(rule, at),
                 wrong: known_wrong(rule, &plan),
                 version: rule.version.clone(),
                 uncovered: false,
@@ -376,11 +378,12 @@ impl Survey {
             let plan = uncovered(part, ranks, &stack, why).map_err(|source| SurveyError::Plan {
                 model: parts.model.name.clone(),
                 layer: part.kind,
-                rule: stack,
+                rule: stack.clone(),
                 source,
             })?;
             self.plans.push(Surveyed {
                 status: Status::Current,
+                stack,
                 auto: false,
                 whole: false,
                 wrong: None,
@@ -444,12 +447,4 @@ fn known_wrong(rule: &Rule, plan: &Plan) -> Option<String> {
 
 const fn fails(fit: Fit) -> bool {
     matches!(fit, Fit::Refused | Fit::Unrepresentable | Fit::Wrong)
-}
-
-/// Whether the stack's `auto` takes the rule's backend for this model and format.
-fn is_auto(model: &Model, part: &LayerSpec, rule: &Rule, rules: &Rules) -> bool {
-    rule.status == Status::Current
-        && rules
-            .auto(&rule.stack, &model.architecture, part.weight)
-            .is_some_and(|auto| auto.backend == rule.backend)
 }

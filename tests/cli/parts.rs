@@ -146,6 +146,28 @@ fn a_dispatch_of_another_stack_leaves_the_hidden_size_open() {
     assert!(!same.contains("the dispatch changes nothing"), "{same}");
 }
 
+/// Under the finding that no size serves both stood one that named the size that does.
+#[test]
+fn where_no_hidden_size_serves_both_none_is_named() {
+    let folder = Folder::new();
+    let rules = "[[rule]]\nid = \"mine.sender.any\"\nstack = \"vllm\"\nversion = \"1\"\nbackend = \"sender\"\n\
+        formats = [\"mxfp4\"]\nwhen = { spread = true }\ndispatch = true\nsource = \"test\"\ngrade = \"derived\"\n\
+        timing = \"creation\"\nsplit = \"floor\"\norder = \"gate-up\"\nhidden = [{ next = [2048] }]\n";
+    let file = folder.file("mine.toml", rules);
+    let ranks = ["plan", "gpt-oss-20b", "--tp", "8", "--ep", "8"];
+    let asked = [
+        "--rule",
+        "vllm.marlin.mxfp4",
+        "--dispatch",
+        "mine.sender.any",
+        "--rules",
+        &file,
+    ];
+    let out = ends(&[&ranks as &[&str], &asked].concat(), 1);
+    let told = text(&out.stdout);
+    assert!(told.contains("PP128") && !told.contains("PP136"), "{told}");
+}
+
 /// `aligned_tp` and `per_rule` are of the routed experts alone; what all parts take, and cost, was not said.
 #[test]
 fn advice_in_json_says_what_all_parts_take_and_cost() {

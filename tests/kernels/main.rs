@@ -30,8 +30,7 @@ fn runs() -> bool {
     match CudaHost::available() {
         Ok(()) => true,
         Err(why) => {
-            let why = why.to_string();
-            assert!(!why.contains("do not compile"), "{why}");
+            assert!(option_env!("PP_CUDA_HOST_BROKEN").is_none(), "{why}");
             println!("skipped: {why}");
             false
         }

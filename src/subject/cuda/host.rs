@@ -143,8 +143,8 @@ impl HostNumber {
     }
 }
 
-/// Whether rows, experts and tokens that lie 2 GiB and more apart give the bits of close ones, for tests; none where
-/// the kernels were not compiled, or the machine has no such address space.
+/// Whether rows, experts and tokens that lie 2 GiB and more apart give the bits of close ones, for tests; false
+/// too where a launch goes wrong, none where the kernels were not compiled, or the machine has no such address space.
 pub fn host_far_apart() -> Option<bool> {
     ffi::far()
 }
