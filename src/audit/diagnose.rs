@@ -7,6 +7,7 @@ use super::check::count;
 use super::dirt;
 use super::files::{expert_bytes, experts_of, window};
 use super::globals;
+use super::large::{TooLarge, too_large};
 use super::moved;
 use super::orders;
 use super::others;
@@ -20,21 +21,16 @@ use crate::mutant::{self, Mutant};
 use crate::plan::Plan;
 use crate::tensor::Logical;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Range;
 
 /// Bytes of the experts that a diagnosis looks at, logical and of all ranks; a few times as many are held.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// Above this, what is looked at of one expert is not packed again and again.
-const EXPERT_BYTES_MAX: u64 = 48 << 20;
 /// Experts of which parts are looked at: each is read whole.
 const SAMPLED_EXPERTS: usize = 2;
 /// Experts that are looked at one by one, and experts or ranks that are listed.
 pub(super) const LISTED: usize = 4;
-/// Above this no mutant is tried: each packs every rank.
-const RANKS_MAX: usize = 1 << 10;
-/// Above this it is not looked up whose share a rank holds: each is held against all.
-pub(super) const EXCHANGE_RANKS_MAX: usize = 64;
+/// The mutant that leaves a rank nothing.
+const LAST_RANK: &str = "last-rank-missing";
 
 /// What a name rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,55 +89,6 @@ impl Diagnosis {
     }
 }
 
-/// Why no fault is looked for in the elements, or one fault is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TooLarge {
-    /// The part of an expert that is looked at takes so many bytes, logical and on all ranks.
-    Expert(u64),
-    /// So many ranks.
-    Ranks(usize),
-    /// So many ranks that shares are not looked for on other ranks; everything else is.
-    Exchange(usize),
-}
-
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nothing = "no fault was looked for in the elements:";
-        match self {
-            TooLarge::Expert(bytes) => write!(
-                f,
-                "{nothing} what it would be looked for in takes {bytes} bytes of one expert, before and on all ranks after, and at most {EXPERT_BYTES_MAX} are looked at"
-            ),
-            TooLarge::Ranks(ranks) => {
-                write!(f, "{nothing} {ranks} ranks, of at most {RANKS_MAX}")
-            }
-            TooLarge::Exchange(ranks) => write!(
-                f,
-                "ranks-exchanged was not looked for: {ranks} ranks, of at most {EXCHANGE_RANKS_MAX}"
-            ),
-        }
-    }
-}
-
-/// What about a plan is too large for faults to be named, if anything is.
-///
-/// # Errors
-/// When the plan describes no layout.
-pub fn too_large(plan: &Plan) -> Result<Option<TooLarge>, AuditError> {
-    let ranks = plan.ranks.len();
-    let bytes = expert_bytes(&Sample::of(plan)?.plan(plan))?;
-    Ok(if bytes > EXPERT_BYTES_MAX {
-        Some(TooLarge::Expert(bytes))
-    } else if ranks > RANKS_MAX {
-        Some(TooLarge::Ranks(ranks))
-    } else if ranks > EXCHANGE_RANKS_MAX {
-        Some(TooLarge::Exchange(ranks))
-    } else {
-        None
-    })
-}
-
 /// Every mutant that makes the elements of the dump; else what their values, counts, sizes or places
 /// say; else nothing, and the first difference must do. Padding of minus zero is told though it is inert.
 ///
@@ -190,7 +137,10 @@ fn by_elements(
     let Some(look) = Look::of(plan, layer, dump, experts.clone())? else {
         return Ok(Vec::new());
     };
-    if let Some(found) = look.known(audit) {
+    if let Some(mut found) = look.known(audit) {
+        if !whole_last_rank(plan, audit)? {
+            found.retain(|one| one.name != LAST_RANK);
+        }
         let mut found = twins(all, &look, found)?;
         if experts.clone().all(|e| audit.experts.contains(&e)) {
             found = found.into_iter().map(|f| alone(f, plan, audit)).collect();
@@ -230,15 +180,26 @@ fn twins(
     if others.is_empty() {
         others = moved::shares(look);
     }
-    // Nothing less than what is found may stand beside it.
-    others
-        .retain(|other| other.tensors.is_empty() && found.iter().all(|one| one.name != other.name));
+    // Nothing less than what is found may stand beside it: the same tensors, or more.
+    others.retain(|other| {
+        let ranks = |one: &Diagnosis| one.ranks.is_empty() || one.ranks == other.ranks;
+        let same = |one: &Diagnosis| one.tensors == other.tensors && ranks(one);
+        let as_much =
+            other.tensors.is_empty() || found.iter().any(|one| of_ranks(one) && same(one));
+        as_much && found.iter().all(|one| one.name != other.name)
+    });
     if dump.ranks().len() > 1 {
         found.extend(others);
         return Ok(found);
     }
     others.extend(found);
     Ok(others)
+}
+
+/// Whether every expert that the last rank holds differs: one without weights is no rank that loaded nothing.
+fn whole_last_rank(plan: &Plan, audit: &Audit) -> Result<bool, AuditError> {
+    let last = experts_of(plan, plan.ranks.len().saturating_sub(1))?;
+    Ok(last.into_iter().all(|e| audit.experts.contains(&e)))
 }
 
 /// The experts that differ, where they are some of those that were audited.
@@ -285,7 +246,10 @@ fn by_expert(
         let Some(look) = Look::of(plan, layer, dump, e..e + 1)? else {
             return Ok(Vec::new());
         };
-        let found = look.known(audit).unwrap_or_default();
+        let mut found = look.known(audit).unwrap_or_default();
+        if !whole_last_rank(plan, audit)? {
+            found.retain(|one| one.name != LAST_RANK);
+        }
         let mut found = twins((plan, layer, dump), &look, found)?;
         for search in [
             moved::shares,

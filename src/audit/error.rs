@@ -15,6 +15,9 @@ pub enum AuditError {
     /// The plan describes no layout.
     #[error("plan: {0}")]
     Layout(#[from] LayoutError),
+    /// The config says what cannot be audited, or nothing of what is asked for.
+    #[error("{0}")]
+    Refused(String),
     /// A size of the plan is no index here.
     #[error("plan: {what}={value} does not fit this machine")]
     Size {

@@ -26,6 +26,7 @@ pub fn layer_shape(plan: &Plan, interleaved: bool) -> Result<LayerShape, AuditEr
         gated: plan.dims.halves == 2,
         interleaved,
         weight: plan.weight,
+        scale: plan.w13_scale.map(|scale| scale.dtype),
         bias: plan.bias == Bias::Both,
         shared: plan.layer == LayerKind::Shared,
     })

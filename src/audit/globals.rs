@@ -10,8 +10,8 @@ use super::moved::listed;
 use super::types::{Audit, Fault};
 use crate::checkpoint::{Dump, Layer};
 use crate::layout::map;
-use crate::mutant;
-use crate::plan::{Plan, Role, ScalePlan};
+use crate::mutant::{self, FORMS, Form, is_of_whole_tensors};
+use crate::plan::{Plan, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -25,45 +25,15 @@ struct Scales {
     held: Vec<f32>,
 }
 
-/// What a known fault writes in place `n` of these numbers.
-type Form = fn(&Scales, usize) -> f32;
-
-/// By name of the mutant, which two forms may share.
-const FORMS: &[(&str, Form)] = &[
-    ("gate-global-for-up", |s, n| s.wanted[n - n % s.halves]),
-    ("up-global-for-gate", |s, n| {
-        s.wanted[n - n % s.halves + s.halves - 1]
-    }),
-    ("larger-global-for-both", |s, n| {
-        largest(s.wanted[n - n % s.halves..].iter().take(s.halves))
-    }),
-    ("globals-swapped", |s, n| {
-        s.wanted[n - n % s.halves + (s.halves - 1 - n % s.halves)]
-    }),
-    ("first-experts-global", |s, n| s.wanted[n % s.halves]),
-    ("largest-global-for-all", |s, _| largest(s.wanted.iter())),
-    ("largest-global-for-all", |s, n| {
-        largest(s.wanted[n % s.halves..].iter().step_by(s.halves))
-    }),
-    ("global-not-inverted", |s, n| match s.held[n].recip() {
+impl Scales {
+    /// What a known fault writes in place `n`.
+    fn made(&self, (name, form): (&str, Form), n: usize) -> f32 {
+        let (held, wanted) = (self.held[n], self.wanted[n]);
         // Rounded once or twice: the checkpoint's own number is one of both.
-        back if back.to_bits() == s.wanted[n].to_bits() => s.held[n],
-        _ => s.wanted[n].recip(),
-    }),
-];
-
-fn largest<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
-    values.copied().fold(f32::NEG_INFINITY, f32::max)
-}
-
-/// Whether a role holds one number a projection and expert under a plan.
-pub(super) fn is_whole(plan: &Plan, role: Role) -> bool {
-    let whole = |s: Option<ScalePlan>| s.is_some_and(|s| s.row_block == 0 && s.col_block == 0);
-    match role {
-        Role::W13Global | Role::W2Global => true,
-        Role::W13Scale => whole(plan.w13_scale),
-        Role::W2Scale => whole(plan.w2_scale),
-        _ => false,
+        if name == "global-not-inverted" && held.recip().to_bits() == wanted.to_bits() {
+            return held;
+        }
+        form(&self.wanted, self.halves, n)
     }
 }
 
@@ -79,18 +49,18 @@ pub(super) fn named(
     let differ: BTreeSet<&str> = differ.map(|r| r.tensor).collect();
     let ours = |name: &&str| {
         let role = Role::ALL.into_iter().find(|role| role.name() == *name);
-        role.is_some_and(|role| is_whole(plan, role))
+        role.is_some_and(|role| is_of_whole_tensors(plan, role))
     };
     if differ.is_empty() || !differ.iter().all(ours) {
         return Ok(Vec::new());
     }
     let all = scales(plan, layer, dump)?;
     let (mut whole, mut partial) = (Vec::<Diagnosis>::new(), Vec::new());
-    for (name, form) in FORMS {
-        let Some(spared) = fits(&all, *form) else {
+    for &(name, form) in FORMS {
+        let Some(spared) = fits(&all, (name, form)) else {
             continue;
         };
-        let mutant = mutant::ALL.iter().find(|m| m.name == *name);
+        let mutant = mutant::ALL.iter().find(|m| m.name == name);
         let mutant = mutant.expect("forms are those of mutants");
         let by = Diagnosis::of(mutant, Evidence::Elements);
         let found = if spared.none() {
@@ -98,7 +68,7 @@ pub(super) fn named(
         } else {
             &mut partial
         };
-        if found.iter().all(|f| f.name != *name) {
+        if found.iter().all(|f| f.name != name) {
             found.push(told(by, &spared, plan, audit));
         }
     }
@@ -113,7 +83,11 @@ pub(super) fn named(
 /// Every rank's scales that have their size.
 fn scales(plan: &Plan, layer: &Layer<'_>, dump: &Dump<'_>) -> Result<Vec<Scales>, AuditError> {
     let mut all = Vec::new();
-    for stored in dump.tensors.iter().filter(|t| is_whole(plan, t.role)) {
+    for stored in dump
+        .tensors
+        .iter()
+        .filter(|t| is_of_whole_tensors(plan, t.role))
+    {
         let experts = experts_of(plan, stored.rank)?;
         let first = experts.start..experts.start + experts.len().min(1);
         let one = map(&window(plan, &first)?, stored.role, stored.rank)?;
@@ -162,7 +136,7 @@ impl Spared {
 }
 
 /// Whether a form makes all scales of each expert in which one is wrong.
-fn fits(all: &[Scales], form: Form) -> Option<Spared> {
+fn fits(all: &[Scales], form: (&str, Form)) -> Option<Spared> {
     let mut spared = Spared::default();
     for scales in all {
         let (mut wrong, mut right) = (false, BTreeSet::new());
@@ -172,7 +146,7 @@ fn fits(all: &[Scales], form: Form) -> Option<Spared> {
                 places.clone().all(|n| a(n).to_bits() == b(n).to_bits())
             };
             let (wanted, held) = (&|n| scales.wanted[n], &|n: usize| scales.held[n]);
-            let made = &|n| form(scales, n);
+            let made = &|n| scales.made(form, n);
             match (same(wanted, held), same(wanted, made)) {
                 (true, true) => {}
                 (true, false) => {

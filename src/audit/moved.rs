@@ -4,8 +4,9 @@
 
 use super::AuditError;
 use super::check::count;
-use super::diagnose::{Diagnosis, EXCHANGE_RANKS_MAX, Evidence, LISTED, Look};
+use super::diagnose::{Diagnosis, Evidence, LISTED, Look};
 use super::files::{experts_of, window};
+use super::large::EXCHANGE_RANKS_MAX;
 use super::sample::Sample;
 use super::variants::{Held, Padding, Variants};
 use crate::checkpoint::{Dump, Layer};

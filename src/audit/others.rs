@@ -190,7 +190,7 @@ fn layers(
         return Ok(Vec::new());
     }
     let codes = one.codes(dump, e)?;
-    for (number, other) in layer.others() {
+    for (id, other) in layer.others() {
         let Ok(Some(source)) = other.role(one.stored.role, e..e + 1, false) else {
             continue;
         };
@@ -207,7 +207,7 @@ fn layers(
                 experts: usize::try_from(plan.dims.e).ok().map(|e| 0..e),
                 tensors: Vec::new(),
                 ranks: Vec::new(),
-                detail: format!("it is layer {number}'s"),
+                detail: format!("it is layer {id}'s"),
                 sample: String::new(),
             }]);
         }

@@ -3,6 +3,7 @@
 //! It must not read files. Layer 7.
 
 use super::Diagnosis;
+use crate::checkpoint::LayerId;
 use crate::layout::Place3;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -219,8 +220,8 @@ pub struct Audited {
     pub after: String,
     /// What the names of the layer's tensors begin with.
     pub prefix: String,
-    /// The layer's number, if names say one.
-    pub layer: Option<u64>,
+    /// The layer, if names say which.
+    pub layer: Option<LayerId>,
     /// The rule's id, or `spelled`.
     pub rule: String,
     /// Tensor-parallel ranks in all.

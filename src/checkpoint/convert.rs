@@ -48,13 +48,17 @@ pub(super) fn widened(wanted: Dtype, stored: Stored, bytes: Vec<u8>) -> Vec<u8> 
 }
 
 /// The bytes in which a file of type `stored` keeps a code of a scale or bias; none where it cannot.
+/// Scales of INT4 are of the model's own type: those of bf16 may lie in f16 and f32.
 pub fn stored_code(wanted: Dtype, stored: Stored, code: u32) -> Option<Vec<u8>> {
-    codes_in(wanted, stored).filter(|&codes| codes == 1)?;
     let narrow = match (wanted, stored) {
         (Dtype::F32, Stored::BF16) => Dtype::Bf16,
-        (Dtype::F32, Stored::F16) => Dtype::F16,
+        (Dtype::F32 | Dtype::Bf16, Stored::F16) => Dtype::F16,
         (Dtype::F32, Stored::F8_E8M0) => Dtype::E8m0,
-        _ => return Some(code.to_le_bytes()[..bytes_of(wanted)].to_vec()),
+        (Dtype::Bf16, Stored::F32) => Dtype::F32,
+        _ => {
+            codes_in(wanted, stored).filter(|&codes| codes == 1)?;
+            return Some(code.to_le_bytes()[..bytes_of(wanted)].to_vec());
+        }
     };
     let value = wanted.decode(code);
     let code = narrow.encode(f64::from(value), Encode::default());
@@ -96,8 +100,8 @@ pub(super) fn reciprocal(bytes: &mut [u8]) {
     }
 }
 
-/// Whether a shape is [lead, rows, cols / codes...], trailing axes flattened; a single column may
-/// be left out, and a single element may have any shape of ones.
+/// Whether a shape is [lead, rows, cols / codes...], trailing axes flattened; a single row or column may
+/// be left out or lie the other way, and a single element may have any shape of ones.
 pub(super) fn shape_fits(
     shape: &[usize],
     lead: Option<usize>,
@@ -120,6 +124,8 @@ pub(super) fn shape_fits(
         [] => false,
         // A row of scales, or a column of biases, may be flat.
         [_] => rows == 1 || cols == 1,
+        [1, row] if cols == 1 => *row == rows,
+        [column, 1] if rows == 1 && codes == 1 => *column == cols,
         [first, ..] => *first == rows,
     }
 }

@@ -3,7 +3,8 @@
 use super::convert::{codes_in, widened, widened_len};
 use super::error::{CheckpointError, file_error, shown, tensor_error};
 use super::file::count;
-use super::find::{Kind, changes_meaning, layer_of};
+use super::find::{Kind, changes_meaning};
+use super::place::{LayerId, layer_of, refuse_odd_numbers};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -116,7 +117,7 @@ pub struct Dump<'a> {
 
 impl<'a> Dump<'a> {
     /// The layers that names in a file speak of.
-    pub fn layers(checkpoint: &Checkpoint) -> BTreeSet<u64> {
+    pub fn layers(checkpoint: &Checkpoint) -> BTreeSet<LayerId> {
         checkpoint.names().filter_map(layer_of).collect()
     }
 
@@ -127,7 +128,7 @@ impl<'a> Dump<'a> {
     /// When nothing is found, a rank is not below `ranks`, or two names mean one tensor.
     pub fn find(
         checkpoint: &'a Checkpoint,
-        layer: Option<u64>,
+        layer: Option<LayerId>,
         whose: Option<Whose>,
         ranks: usize,
     ) -> Result<Dump<'a>, CheckpointError> {
@@ -146,7 +147,7 @@ impl<'a> Dump<'a> {
     /// As [`Dump::find`].
     pub fn find_shared(
         checkpoint: &'a Checkpoint,
-        layer: Option<u64>,
+        layer: Option<LayerId>,
         whose: Option<Whose>,
         ranks: usize,
     ) -> Result<Dump<'a>, CheckpointError> {
@@ -156,7 +157,7 @@ impl<'a> Dump<'a> {
 
     fn find_by(
         checkpoint: &'a Checkpoint,
-        (layer, whose, ranks): (Option<u64>, Option<Whose>, usize),
+        (layer, whose, ranks): (Option<LayerId>, Option<Whose>, usize),
         (role_of, shared): (impl Fn(&str) -> Option<Role>, bool),
         none: &str,
     ) -> Result<Dump<'a>, CheckpointError> {
@@ -169,16 +170,15 @@ impl<'a> Dump<'a> {
         let mut unread = Vec::new();
         // The first tensor of the layer's kind that another layer or rank has.
         let mut other = None;
-        for name in checkpoint.names() {
-            if name.starts_with("before.") {
-                continue;
-            }
+        let ours = || checkpoint.names().filter(|n| !n.starts_with("before."));
+        refuse_odd_numbers(checkpoint.place(), ours())?;
+        for name in ours() {
             let (of_layer, named) = (layer_of(name), rank_of(name));
             let Some(role) = role_of(name) else {
                 // Engines keep an empty one where nothing is permuted.
                 if changes_meaning(name)
                     && is_shared(name) == shared
-                    && layer.zip(of_layer).is_none_or(|(wanted, is)| wanted == is)
+                    && layer.zip(of_layer).is_none_or(|(wanted, is)| is.is(wanted))
                     && only.zip(named).is_none_or(|(wanted, is)| wanted == is)
                     && checkpoint.entry(name)?.1.bytes > 0
                 {
@@ -189,8 +189,12 @@ impl<'a> Dump<'a> {
                 continue;
             };
             let elsewhere = match (layer.zip(of_layer), only.zip(named)) {
-                (Some((wanted, is)), _) if wanted != is => Some(("layer", wanted, is)),
-                (_, Some((wanted, is))) if wanted != is => Some(("rank", count(wanted), count(is))),
+                (Some((wanted, is)), _) if !is.is(wanted) => {
+                    Some(("layer", wanted.to_string(), is.to_string()))
+                }
+                (_, Some((wanted, is))) if wanted != is => {
+                    Some(("rank", wanted.to_string(), is.to_string()))
+                }
                 _ => None,
             };
             if let Some(elsewhere) = elsewhere {
@@ -273,7 +277,14 @@ impl<'a> Dump<'a> {
         // DeepGEMM holds four E8M0 in an int32 (facts/upstream-padding.md, L-deepgemm).
         let words = dtype == Dtype::E8m0 && matches!(entry.dtype, Element::I32 | Element::U32);
         if !words && codes_in(dtype, entry.dtype).is_none() {
-            let why = format!("{} where {dtype} is wanted", entry.dtype);
+            let cast = match (dtype, entry.dtype) {
+                (Dtype::F16 | Dtype::F32, Element::BF16)
+                | (Dtype::Bf16, Element::F16 | Element::F32) => {
+                    ", as the checkpoint stores it: a cast rounds, and what it made is not held bit for bit"
+                }
+                _ => "",
+            };
+            let why = format!("{} where {dtype} is wanted{cast}", entry.dtype);
             return Err(tensor_error(file.name(), &stored.name, why));
         }
         Ok(widened_len(dtype, entry.dtype, entry.bytes))

@@ -3,6 +3,7 @@
 //! It must not read data. Layer 4.
 
 use super::error::{CheckpointError, shown};
+use super::place::{LayerId, Place, chosen, layer_of, place_of};
 use super::set::Checkpoint;
 use std::collections::BTreeSet;
 
@@ -84,8 +85,8 @@ const DIVISOR_FUSED: &str = "_weight_global_scale";
 pub(super) struct Family {
     /// What every name begins with.
     pub(super) prefix: String,
-    /// Number of the layer, if names say one.
-    pub(super) layer: Option<u64>,
+    /// The layer, if names say one.
+    pub(super) layer: Option<LayerId>,
     /// Whether a tensor holds all experts.
     pub(super) fused: bool,
     /// Whether there is one expert, without a number: shared ones, side by side.
@@ -137,17 +138,6 @@ pub(super) fn prefix_of(name: &str) -> Option<&str> {
     Some(&name[..at + "experts.".len()])
 }
 
-/// The number after `layers` (or `blk`, `h`, `blocks`) in a name.
-pub fn layer_of(name: &str) -> Option<u64> {
-    let mut parts = name.split('.');
-    while let Some(part) = parts.next() {
-        if matches!(part, "layers" | "layer" | "blk" | "h" | "blocks") {
-            return parts.next()?.parse().ok();
-        }
-    }
-    None
-}
-
 /// Whether a tensor of that name changes what the codes beside it stand for: zero points, and indices
 /// of permuted groups, under the names of AWQ, GPTQ, compressed-tensors and engines.
 pub fn changes_meaning(name: &str) -> bool {
@@ -167,52 +157,49 @@ pub fn changes_meaning(name: &str) -> bool {
     })
 }
 
-/// A layer by what its experts' names begin with, in the order in which layers are looked at: whether it
-/// is a draft's (these have numbers of their own), its number, and the prefix.
-pub type Place<'a> = (bool, Option<u64>, &'a str);
-
-/// The layer of a prefix.
-pub fn place_of(prefix: &str) -> Place<'_> {
-    let draft = prefix.split('.').any(|part| part.starts_with("mtp"));
-    (draft, layer_of(prefix), prefix)
-}
-
-/// The experts of `layer`, or of the first layer that has any.
-pub(super) fn family(
+/// The prefixes of the experts of `layer`, or of the first layer that has any; one, where a checkpoint holds
+/// one model.
+pub(super) fn experts_at(
     checkpoint: &Checkpoint,
-    gated: bool,
-    layer: Option<u64>,
-) -> Result<Family, CheckpointError> {
+    layer: Option<LayerId>,
+) -> Result<Vec<&str>, CheckpointError> {
     let names = checkpoint.names().filter_map(prefix_of);
-    let mut prefixes: BTreeSet<Place<'_>> = names.map(place_of).collect();
+    let mut places: BTreeSet<Place<'_>> = names.map(place_of).collect();
     // What was handed over by hand has no prefix, or says that it is the state before.
     for prefix in ["", "before."] {
         if checkpoint
             .names()
             .any(|n| n.starts_with(&format!("{prefix}w13")))
         {
-            prefixes.insert((false, None, prefix));
+            places.insert((None, prefix));
         }
     }
-    let no_layer = |why: String| CheckpointError::NoLayer {
-        place: checkpoint.place().to_owned(),
-        why,
-    };
-    let wanted = |at: &Option<u64>| layer.is_none() || at.is_none() || *at == layer;
-    let chosen = prefixes.iter().find(|(_, at, _)| wanted(at));
-    let Some((_, number, prefix)) = chosen else {
-        let numbers: Vec<u64> = prefixes.iter().filter_map(|(_, at, _)| *at).collect();
-        return Err(no_layer(match (layer, numbers.as_slice()) {
+    let found = chosen(&places, layer);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let numbers: Vec<LayerId> = places.iter().filter_map(|(at, _)| *at).collect();
+    Err(no_layer(
+        checkpoint,
+        match (layer, numbers.as_slice()) {
             (Some(layer), [first, .., last]) => {
                 format!("no experts in layer {layer}; layers {first} to {last} have some")
             }
             (Some(layer), [only]) => format!("no experts in layer {layer}; layer {only} has some"),
             _ => "no tensor's name has `experts.` or `w13` in it".to_owned(),
-        }));
-    };
+        },
+    ))
+}
+
+/// The family whose names the experts below a prefix have.
+pub(super) fn family(
+    checkpoint: &Checkpoint,
+    gated: bool,
+    prefix: &str,
+) -> Result<Family, CheckpointError> {
     let of = |fused, &(first, second): &Names| Family {
-        prefix: (*prefix).to_owned(),
-        layer: *number,
+        prefix: prefix.to_owned(),
+        layer: layer_of(prefix),
         fused,
         alone: false,
         first,
@@ -224,68 +211,91 @@ pub(super) fn family(
     };
     let candidates = each.iter().map(|names| of(false, names));
     let candidates = candidates.chain(all.iter().map(|names| of(true, names)));
-    let mut whole = candidates.filter(|family| {
-        let mut projections = family.first.iter().chain([&family.second]);
-        projections.all(|p| family.suffix(checkpoint, p, Kind::Weight).is_ok())
-    });
-    whole.next().ok_or_else(|| {
-        let own = || checkpoint.names().filter(|n| n.starts_with(prefix));
-        if let Some(packed) = own().find(|n| n.ends_with(".qweight")) {
-            // With zero points or groups beside it that nothing here reads.
-            return no_layer(format!(
+    if let Some(family) = whole(checkpoint, candidates) {
+        return Ok(family);
+    }
+    let own = || checkpoint.names().filter(|n| n.starts_with(prefix));
+    if let Some(packed) = own().find(|n| n.ends_with(".qweight")) {
+        // With zero points or groups beside it that nothing here reads.
+        return Err(no_layer(
+            checkpoint,
+            format!(
                 "the experts of `{}` are stored as AWQ and GPTQ store them (`{}`, with qzeros and g_idx), which is not read",
                 shown(prefix),
                 shown(packed),
-            ));
-        }
-        let example = own().next();
-        no_layer(format!(
+            ),
+        ));
+    }
+    let example = own().next();
+    Err(no_layer(
+        checkpoint,
+        format!(
             "the experts of `{}` are named as in no known family of {} layers, for example `{}`",
             shown(prefix),
             if gated { "gated" } else { "non-gated" },
             shown(example.unwrap_or_default()),
-        ))
+        ),
+    ))
+}
+
+/// The first family of which every projection's weight is there.
+fn whole(checkpoint: &Checkpoint, families: impl Iterator<Item = Family>) -> Option<Family> {
+    let mut families = families;
+    families.find(|family| {
+        let mut projections = family.first.iter().chain([&family.second]);
+        projections.all(|p| family.suffix(checkpoint, p, Kind::Weight).is_ok())
     })
 }
 
-/// The shared experts of `layer`, or of the first layer that has any.
+fn no_layer(checkpoint: &Checkpoint, why: String) -> CheckpointError {
+    CheckpointError::NoLayer {
+        place: checkpoint.place().to_owned(),
+        why,
+    }
+}
+
+/// The prefixes of the shared experts of `layer`, or of the first layer that has any.
+pub(super) fn shared_at(
+    checkpoint: &Checkpoint,
+    gated: bool,
+    layer: Option<LayerId>,
+) -> Result<Vec<&str>, CheckpointError> {
+    let below = |name| super::names::named(name, gated).filter(|named| named.shared);
+    let named = checkpoint.names().filter_map(below);
+    let places: BTreeSet<Place<'_>> = named.map(|named| place_of(named.prefix)).collect();
+    let found = chosen(&places, layer);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    Err(no_layer(
+        checkpoint,
+        match layer {
+            Some(layer) => format!("no shared experts in layer {layer}"),
+            None => "no tensor's name has `shared_experts.` or `shared_expert.` in it".to_owned(),
+        },
+    ))
+}
+
+/// The family whose names the shared experts below a prefix have.
 pub(super) fn shared_family(
     checkpoint: &Checkpoint,
     gated: bool,
-    layer: Option<u64>,
+    prefix: &str,
 ) -> Result<Family, CheckpointError> {
-    let below = |name| super::names::named(name, gated).filter(|named| named.shared);
-    let named = checkpoint.names().filter_map(below);
-    let prefixes: BTreeSet<Place<'_>> = named.map(|named| place_of(named.prefix)).collect();
-    let no_layer = |why: String| CheckpointError::NoLayer {
-        place: checkpoint.place().to_owned(),
-        why,
-    };
-    let wanted = |at: &Option<u64>| layer.is_none() || at.is_none() || *at == layer;
-    let chosen = prefixes.iter().find(|(_, at, _)| wanted(at));
-    let Some((_, number, prefix)) = chosen else {
-        return Err(no_layer(match layer {
-            Some(layer) => format!("no shared experts in layer {layer}"),
-            None => "no tensor's name has `shared_experts.` or `shared_expert.` in it".to_owned(),
-        }));
-    };
     let tables = if gated { GATED } else { UNGATED };
     let families = tables.iter().map(|&(first, second)| Family {
-        prefix: (*prefix).to_owned(),
-        layer: *number,
+        prefix: prefix.to_owned(),
+        layer: layer_of(prefix),
         fused: false,
         alone: true,
         first,
         second,
     });
-    let mut whole = families.into_iter().filter(|family| {
-        let mut projections = family.first.iter().chain([&family.second]);
-        projections.all(|p| family.suffix(checkpoint, p, Kind::Weight).is_ok())
-    });
-    whole.next().ok_or_else(|| {
-        no_layer(format!(
+    whole(checkpoint, families).ok_or_else(|| {
+        let why = format!(
             "the shared experts of `{}` are named as in no known family",
             shown(prefix)
-        ))
+        );
+        no_layer(checkpoint, why)
     })
 }

@@ -1,15 +1,17 @@
 //! The logical tensors of one layer, expert by expert.
 
 use super::convert::{bytes_of, codes, codes_in, keeps_bytes, reciprocal, shape_fits};
-use super::error::{CheckpointError, shown, tensor_error};
+use super::error::{CheckpointError, file_error, shown, tensor_error};
 use super::file::{Entry, count};
-use super::find::{Family, Kind, changes_meaning, family, layer_of, shared_family};
-use super::names::number;
+use super::find::{Family, Kind, experts_at, family, prefix_of, shared_at, shared_family};
+use super::names::named;
+use super::parts::{Part, Piece, Rows};
+use super::place::{LayerId, Place, number, place_of};
 use super::set::Checkpoint;
 use crate::num::Dtype;
 use crate::plan::Role;
 use crate::tensor::{Logical, RouterInput, Tensor};
-use crate::terms::{Extent, WeightFormat};
+use crate::terms::WeightFormat;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -28,64 +30,72 @@ pub struct LayerShape {
     pub interleaved: bool,
     /// How weights are stored.
     pub weight: WeightFormat,
+    /// The element type of scales, where it is another than the format's.
+    pub scale: Option<Dtype>,
     /// Whether projections have biases.
     pub bias: bool,
     /// Whether these are the shared experts, which are one, as wide as all of them.
     pub shared: bool,
 }
 
-/// A tensor of one expert in the file, and the rows of the logical tensor it fills.
-struct Piece {
-    projection: &'static str,
-    suffix: &'static str,
-    divides: bool,
-    rows: Rows,
-}
-
-/// Which logical rows a piece fills.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rows {
-    /// All of them, or those of one half.
-    Half(usize),
-    /// Those of both halves in turn: gate, up, gate, up.
-    Interleaved,
-    /// Both halves, one after the other.
-    Both,
-}
-
-/// One role's logical grid for one expert, and where it comes from.
-struct Part {
-    role: Role,
-    dtype: Dtype,
-    halves: usize,
-    /// Rows of one half.
-    rows: usize,
-    cols: usize,
-    pieces: Vec<Piece>,
-}
-
 /// One layer's experts in a checkpoint.
 pub struct Layer<'a> {
-    checkpoint: &'a Checkpoint,
-    shape: LayerShape,
-    family: Family,
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) shape: LayerShape,
+    pub(super) family: Family,
     transposed: bool,
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
 }
 
 impl<'a> Layer<'a> {
-    /// Finds the tensors of layer `number`, or of the first layer with experts.
+    /// Finds the tensors of a layer, or of the first with experts.
     ///
     /// # Errors
     /// When there is no such layer, a tensor is missing, or one is not of the shape's sizes.
     pub fn find(
         checkpoint: &'a Checkpoint,
         shape: LayerShape,
-        number: Option<u64>,
+        layer: Option<LayerId>,
+    ) -> Result<Layer<'a>, CheckpointError> {
+        checkpoint.refuse_odd_layers()?;
+        let prefixes = match shape.shared {
+            true => shared_at(checkpoint, shape.gated, layer)?,
+            false => experts_at(checkpoint, layer)?,
+        };
+        if prefixes.len() > 1 {
+            let fits = |prefix: &&&str| {
+                let found = Layer::at(checkpoint, shape, prefix);
+                found.is_ok_and(|layer| layer.check().is_ok())
+            };
+            let mut fitting = prefixes.iter().filter(fits);
+            match (fitting.next(), fitting.next()) {
+                (Some(only), None) => return Layer::at(checkpoint, shape, only),
+                (Some(one), Some(other)) => {
+                    let [one, other] = [one, other].map(|prefix| shown(prefix));
+                    let why = format!(
+                        "`{one}` and `{other}` are of one number and size: only one model's layers can be told apart"
+                    );
+                    return Err(file_error(checkpoint.place(), why));
+                }
+                // What fits none is told of the first.
+                (None, _) => {}
+            }
+        }
+        Layer::at(checkpoint, shape, prefixes[0])
+    }
+
+    /// The tensors whose names begin with a prefix.
+    ///
+    /// # Errors
+    /// As [`Layer::find`].
+    pub fn at(
+        checkpoint: &'a Checkpoint,
+        shape: LayerShape,
+        prefix: &str,
     ) -> Result<Layer<'a>, CheckpointError> {
         let family = match shape.shared {
-            true => shared_family(checkpoint, shape.gated, number)?,
-            false => family(checkpoint, shape.gated, number)?,
+            true => shared_family(checkpoint, shape.gated, prefix)?,
+            false => family(checkpoint, shape.gated, prefix)?,
         };
         let mut layer = Layer {
             checkpoint,
@@ -120,19 +130,26 @@ impl<'a> Layer<'a> {
         &self.family.prefix
     }
 
-    /// The layer's number, if names say one.
-    pub fn number(&self) -> Option<u64> {
+    /// Which layer it is, if names say that.
+    pub fn id(&self) -> Option<LayerId> {
         self.family.layer
     }
 
-    /// The other layers of the checkpoint that are like it, with their numbers.
-    pub fn others(&self) -> impl Iterator<Item = (u64, Layer<'a>)> {
-        let numbers: BTreeSet<u64> = self.checkpoint.names().filter_map(layer_of).collect();
-        let (checkpoint, shape, own) = (self.checkpoint, self.shape, self.prefix().to_owned());
-        numbers.into_iter().filter_map(move |number| {
-            let layer = Layer::find(checkpoint, shape, Some(number)).ok()?;
-            // A name without a number would be found under every one.
-            (layer.number() == Some(number) && layer.prefix() != own).then_some((number, layer))
+    /// The other layers of the checkpoint that are like it.
+    pub fn others(&self) -> impl Iterator<Item = (LayerId, Layer<'a>)> {
+        let (checkpoint, shape, own) = (self.checkpoint, self.shape, self.prefix());
+        let prefix = |name: &'a str| match shape.shared {
+            true => Some(named(name, shape.gated).filter(|n| n.shared)?.prefix),
+            false => prefix_of(name),
+        };
+        let prefixes = checkpoint.names().filter_map(prefix);
+        let places: BTreeSet<Place<'a>> = prefixes.map(place_of).collect();
+        let others = places.into_iter().filter(|(_, prefix)| *prefix != own);
+        let others: Vec<Place<'a>> = others.collect();
+        others.into_iter().filter_map(move |(id, prefix)| {
+            let layer = Layer::at(checkpoint, shape, prefix).ok()?;
+            // What is nowhere said to be another layer may be this one.
+            Some((id?, layer))
         })
     }
 
@@ -143,7 +160,9 @@ impl<'a> Layer<'a> {
         let read: BTreeSet<String> = ours.collect();
         let own = |name: &&str| {
             let rest = &name[self.prefix().len()..];
-            let of_expert = rest.split_once('.').filter(|(n, _)| number(n).is_some());
+            let of_expert = rest
+                .split_once('.')
+                .filter(|(n, _)| number::<usize>(n).is_some());
             let of_expert = of_expert.map_or("", |(_, rest)| rest);
             let whole = self.family.fused || self.family.alone;
             read.contains(if whole { rest } else { of_expert })
@@ -345,7 +364,12 @@ impl<'a> Layer<'a> {
         e: usize,
     ) -> Result<(String, &Entry), CheckpointError> {
         let name = self.family.name(piece.projection, piece.suffix, e);
-        let (file, entry) = self.checkpoint.entry(&name)?;
+        let found = self.checkpoint.entry(&name);
+        let kind = match part.role {
+            Role::W13Bias | Role::W2Bias => Kind::Bias,
+            _ => Kind::Weight,
+        };
+        let (file, entry) = found.map_err(|error| self.some_alone(kind, error))?;
         let rows = self.rows_of(part, piece);
         let Some(codes) = codes_in(part.dtype, entry.dtype) else {
             let why = format!("{} where {} is wanted", entry.dtype, part.dtype);
@@ -365,121 +389,5 @@ impl<'a> Layer<'a> {
             return Err(tensor_error(file.name(), &name, why));
         }
         Ok((name, entry))
-    }
-
-    /// The logical grid of a role, and the tensors that fill it.
-    fn part(&self, role: Role) -> Result<Part, CheckpointError> {
-        let shape = self.shape;
-        let halves = 1 + usize::from(shape.gated && !role.is_second());
-        let (out, inner) = match role.is_second() {
-            true => (shape.hidden, shape.intermediate),
-            false => (shape.intermediate, shape.hidden),
-        };
-        let blocks = |len: usize, extent| match extent {
-            Extent::All => 1,
-            Extent::Block(n) => len.div_ceil(usize::try_from(n).unwrap_or(usize::MAX)),
-        };
-        let (kind, dtype, rows, cols) = match (role, shape.weight.scale()) {
-            (Role::W13Scale | Role::W2Scale, Some(grid)) => {
-                let (rows, cols) = (blocks(out, grid.rows), blocks(inner, grid.cols));
-                (Kind::Scale, grid.dtype, rows, cols)
-            }
-            (Role::W13Global | Role::W2Global, _) => (Kind::Global, Dtype::F32, 1, 1),
-            (Role::W13Bias | Role::W2Bias, _) => (Kind::Bias, Dtype::F32, out, 1),
-            _ => (Kind::Weight, shape.weight.element(), out, inner),
-        };
-        let projections = match role.is_second() {
-            true => std::slice::from_ref(&self.family.second),
-            false => self.family.first,
-        };
-        let fused_halves = halves == 2 && projections.len() == 1;
-        if let (Kind::Scale, true, Some(Extent::Block(n))) = (
-            kind,
-            fused_halves,
-            shape.weight.scale().map(|grid| grid.rows),
-        ) && n > 1
-            && (shape.interleaved || !count(shape.intermediate).is_multiple_of(n))
-        {
-            return Err(CheckpointError::NoLayer {
-                place: self.checkpoint.place().to_owned(),
-                why: format!(
-                    "`{}`: a scale block of {n} rows would hold rows of gate and of up, of {} each",
-                    shown(&self.family.prefix),
-                    shape.intermediate
-                ),
-            });
-        }
-        let mut pieces = Vec::new();
-        for (half, projection) in projections.iter().enumerate() {
-            let (suffix, divides) = self.family.suffix(self.checkpoint, projection, kind)?;
-            let rows = match (fused_halves, shape.interleaved) {
-                (true, true) => Rows::Interleaved,
-                (true, false) => Rows::Both,
-                (false, _) => Rows::Half(half),
-            };
-            pieces.push(Piece {
-                projection,
-                suffix,
-                divides,
-                rows,
-            });
-        }
-        Ok(Part {
-            role,
-            dtype,
-            halves,
-            rows,
-            cols,
-            pieces,
-        })
-    }
-
-    /// Whether fused tensors are stored as [experts, inputs, outputs]. Where gate_up has two halves,
-    /// hidden and intermediate sizes cannot make both readings fit both tensors; where it has one, they
-    /// can, and nothing else tells.
-    fn is_transposed(&self) -> Result<bool, CheckpointError> {
-        if !self.family.fused || self.shape.weight.element().bits() < 8 {
-            return Ok(false);
-        }
-        let mut plain = true;
-        let mut turned = true;
-        for part in self.parts.iter().filter(|p| p.role <= Role::W2) {
-            let piece = &part.pieces[0];
-            let name = self.family.name(piece.projection, piece.suffix, 0);
-            let (_, entry) = self.checkpoint.entry(&name)?;
-            let (rows, cols) = (part.halves * part.rows, part.cols);
-            plain &= entry.shape == [self.shape.experts, rows, cols];
-            turned &= entry.shape == [self.shape.experts, cols, rows];
-        }
-        if plain && turned {
-            let name = self.family.name(self.family.second, "", 0);
-            let why = format!(
-                "inputs and outputs are both {}, and nothing says which axis is which",
-                self.shape.hidden
-            );
-            return Err(tensor_error(self.checkpoint.place(), &name, why));
-        }
-        Ok(turned)
-    }
-
-    /// Refuses what would change the meaning of the weights, and experts that the model lacks.
-    fn refuse_strangers(&self) -> Result<(), CheckpointError> {
-        let prefix = self.prefix();
-        if prefix.is_empty() {
-            return Ok(());
-        }
-        for name in self.checkpoint.names().filter(|n| n.starts_with(prefix)) {
-            let rest = &name[prefix.len()..];
-            let expert = rest.split('.').next().and_then(number);
-            let why = if expert.is_some_and(|e| e >= self.shape.experts) {
-                format!("the model has {} experts", self.shape.experts)
-            } else if changes_meaning(rest) {
-                "zero points and permuted groups are not read".to_owned()
-            } else {
-                continue;
-            };
-            return Err(tensor_error(self.checkpoint.place(), name, why));
-        }
-        Ok(())
     }
 }

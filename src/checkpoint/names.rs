@@ -3,6 +3,7 @@
 //! It must not look at shapes. Layer 4.
 
 use super::find::{FUSED, FUSED_UNGATED, GATED, Kind, UNGATED, prefix_of};
+use super::place::number;
 use super::set::Checkpoint;
 
 /// Which of a layer's rows a tensor holds.
@@ -35,17 +36,13 @@ const KINDS: [Kind; 4] = [Kind::Weight, Kind::Scale, Kind::Global, Kind::Bias];
 /// What names of shared experts have in place of `experts.` and a number.
 const SHARED: [&str; 2] = ["shared_experts.", "shared_expert."];
 
-/// A number as checkpoints write it: `01` and `+1` are none.
-pub(super) fn number(text: &str) -> Option<usize> {
-    let number: usize = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
-}
-
 /// What the name says where it lies below experts, routed or shared.
 pub fn named(name: &str, gated: bool) -> Option<Named<'_>> {
     if let Some(prefix) = prefix_of(name) {
         let rest = &name[prefix.len()..];
-        let number = rest.split_once('.').filter(|(n, _)| number(n).is_some());
+        let number = rest
+            .split_once('.')
+            .filter(|(n, _)| number::<usize>(n).is_some());
         let (projection, fused) = match number {
             Some((_, projection)) => (projection, false),
             None => (rest, true),

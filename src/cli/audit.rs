@@ -8,21 +8,22 @@ use super::error::CliError;
 use super::pad_args::{AuditArgs, AuditFormat};
 use super::select;
 use crate::audit::{
-    Audit, Audited, Fault, Region, TooLarge, audit_files_told, diagnose, layer_shape, refined,
-    too_large,
+    Audited, StoredPart, TooLarge, audit_files_told, diagnose, layer_shape, not_taken, not_told,
+    refined, too_large,
 };
-use crate::case::{Case, PadSpec, Scheme};
-use crate::checkpoint::{Checkpoint, Dump, Layer, LayerShape, Whose};
+use crate::case::{Case, Scheme};
+use crate::checkpoint::{Checkpoint, Dump, Layer, LayerId, Whose};
 use crate::model::Model;
 use crate::pad::Step;
-use crate::plan::{Fit, LayerSpec, Parallel, Plan, Role, layers, plan_layer, spelled_rule};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, idle_word, plan_layer, spelled_rule};
 use crate::report::{audit_human, audit_json};
-use crate::rule::{Rules, Unread};
+use crate::rule::Rules;
 use crate::run::{ExitCode, on_arch};
-use crate::terms::{Bias, Extent, LayerKind, WeightFormat};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::str::FromStr;
 
 /// Names of tensors that a note lists.
 const LISTED: usize = 3;
@@ -34,6 +35,8 @@ pub(super) fn audit(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
+    // Before its config is looked for, whose absence would be told where nothing is there at all.
+    let before = Checkpoint::open(&args.before)?;
     let after = Checkpoint::open(&args.after)?;
     let tp = agreed(&after, "tp", args.tp)?;
     let parallel = Parallel {
@@ -55,7 +58,7 @@ pub(super) fn audit(
     let wanted = match agreed(&after, "layer", args.layer)? {
         Some(layer) => Some(layer),
         None if layers.len() > 1 => {
-            let listed: Vec<String> = layers.iter().map(u64::to_string).collect();
+            let listed: Vec<String> = layers.iter().map(LayerId::to_string).collect();
             return Err(CliError::Usage(format!(
                 "{} holds layers {}: --layer says which to audit",
                 after.place(),
@@ -64,12 +67,11 @@ pub(super) fn audit(
         }
         None => layers.first().copied(),
     };
-    let before = Checkpoint::open(&args.before)?;
     let interleaved = model.interleaved && !args.shared;
-    let part = part(args, &model, (&before, wanted))?;
-    let plan = plan(args, (&model, part), parallel)?;
+    let part = StoredPart::of(&model, args.shared, (&before, wanted))?;
+    let plan = part.of_stored_scales(plan(args, (&model, &part.spec), parallel)?);
     let layer = Layer::find(&before, layer_shape(&plan, interleaved)?, wanted)?;
-    if let Some(name) = unplaced(&layer.unread()) {
+    if let Some(name) = layer.unplaced() {
         return Err(CliError::Usage(format!(
             "{}: the experts have `{name}`, for which this plan has no place, so the audit would pass over it",
             before.place()
@@ -97,7 +99,7 @@ pub(super) fn audit(
     let named = found.and_then(|found| Ok((diagnose(&plan, &layer, &dump, &found)?, found)));
     bytes.end();
     let (diagnoses, found) = named?;
-    let mut notes: Vec<String> = unread(&plan).into_iter().collect();
+    let mut notes: Vec<String> = not_told(&plan).into_iter().collect();
     notes.extend(refined(&plan));
     notes.extend(not_taken(&dump, &found));
     match too_large(&plan)?.filter(|_| !found.clean()) {
@@ -118,7 +120,7 @@ pub(super) fn audit(
         before: before.place().to_owned(),
         after: after.place().to_owned(),
         prefix: layer.prefix().to_owned(),
-        layer: layer.number(),
+        layer: layer.id(),
         rule: plan.rule.clone(),
         tp: parallel.tp,
         ep: parallel.ep,
@@ -151,67 +153,10 @@ fn model(args: &AuditArgs, environment: &Environment) -> Result<Model, CliError>
     select::model(&given, environment)
 }
 
-/// The routed experts, or the shared ones: of several formats that layers store them in, the one that
-/// this layer's tensors are of.
-fn part(
-    args: &AuditArgs,
-    model: &Model,
-    (before, wanted): (&Checkpoint, Option<u64>),
-) -> Result<LayerSpec, CliError> {
-    let kind = match args.shared {
-        true => LayerKind::Shared,
-        false => LayerKind::Routed,
-    };
-    let mut parts = layers(model, 1);
-    parts.retain(|part| part.kind == kind);
-    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let is = |part: &&LayerSpec| {
-        let shape = LayerShape {
-            experts: size(part.experts),
-            hidden: size(part.hidden),
-            intermediate: size(part.intermediate),
-            gated: model.gated(),
-            interleaved: model.interleaved && !args.shared,
-            weight: part.weight,
-            bias: part.bias == Bias::Both,
-            shared: args.shared,
-        };
-        let found = Layer::find(before, shape, wanted);
-        found.is_ok_and(|layer| layer.check().is_ok())
-    };
-    // What no format fits is told of the first.
-    let found = match parts.len() {
-        0 | 1 => None,
-        _ => parts.iter().find(is),
-    };
-    let found = found.or(parts.first()).cloned();
-    let found = found.ok_or_else(|| {
-        let name = &model.name;
-        CliError::Usage(format!(
-            "the config of {name} says nothing of shared experts"
-        ))
-    })?;
-    let what = match found.zero_points {
-        Some(_) => "its {} weights have zero points, which are not audited",
-        None if found.act_order => {
-            "the groups of its {} weights are permuted (desc_act, actorder), which are not audited"
-        }
-        None if found.weight == WeightFormat::Int4Channel => {
-            "its {} weights have one scale a row, which are not audited"
-        }
-        None => return Ok(found),
-    };
-    let what = what.replace("{}", found.weight.name());
-    Err(CliError::Usage(format!(
-        "the config of {} says that {what}",
-        model.name
-    )))
-}
-
 /// The plan of a part; one that does not run has no bytes to audit.
 fn plan(
     args: &AuditArgs,
-    (model, routed): (&Model, LayerSpec),
+    (model, routed): (&Model, &LayerSpec),
     parallel: Parallel,
 ) -> Result<Plan, CliError> {
     let kind = routed.kind;
@@ -222,6 +167,11 @@ fn plan(
         (_, Some(given)) => {
             let (scheme, place) = layout(given)?;
             let wrong = |error| CliError::Usage(format!("{place}: {error}"));
+            let alone = "takes pad, split, order, place, store and nib alone";
+            // The format is the checkpoint's, and stands before these words below.
+            if scheme.split(',').any(|word| word.trim().starts_with("w=")) {
+                return Err(CliError::Usage(format!("{place} {alone}, not {scheme}")));
+            }
             let case: Case = format!("w={},{scheme}", routed.weight)
                 .parse()
                 .map_err(wrong)?;
@@ -231,11 +181,9 @@ fn plan(
                 ..case.clone()
             };
             let (Scheme::Spelled(spec), true) = (&case.scheme, rest == bare) else {
-                return Err(CliError::Usage(format!(
-                    "{place} takes pad, split, order, place, store and nib alone, not {scheme}"
-                )));
+                return Err(CliError::Usage(format!("{place} {alone}, not {scheme}")));
             };
-            if let Some(why) = idle(spec, &routed) {
+            if let Some(why) = idle_word(spec, routed) {
                 return Err(CliError::Usage(format!("{place}: {why}")));
             }
             spelled = spelled_rule(spec, routed.weight)?;
@@ -261,7 +209,7 @@ fn plan(
             rule.id
         )));
     }
-    let plan = plan_layer(&routed, parallel, rule, &rule_switches(rules))?;
+    let plan = plan_layer(routed, parallel, rule, &rule_switches(rules))?;
     if plan.fit > Fit::Unknown {
         let why = plan.reason();
         return Err(CliError::Usage(format!(
@@ -273,35 +221,6 @@ fn plan(
         )));
     }
     Ok(plan)
-}
-
-/// A word of a layout that says nothing of this format or layer, and why.
-fn idle(spec: &PadSpec, part: &LayerSpec) -> Option<String> {
-    let (bare, weight) = (PadSpec::default(), part.weight);
-    let blocks = weight.scale().is_some_and(|grid| {
-        [grid.rows, grid.cols]
-            .iter()
-            .any(|extent| matches!(extent, Extent::Block(_)))
-    });
-    if spec.store.scales != bare.store.scales && !blocks {
-        let word = spec.store.scales;
-        return Some(format!(
-            "store={word} says how block scales lie, and {weight} has none"
-        ));
-    }
-    if spec.nib != bare.nib && weight.element().bits() != 4 {
-        let nib = spec.nib;
-        return Some(format!(
-            "nib={nib} says which half of a byte is first, and {weight} has no two elements in one"
-        ));
-    }
-    let orders = [
-        ("order", spec.order != bare.order),
-        ("place", spec.place != bare.place),
-    ];
-    let (word, _) = orders.into_iter().find(|(_, said)| *said)?;
-    (part.activation.halves() == 1)
-        .then(|| format!("{word}= says how gate and up lie, and these experts have no gate"))
 }
 
 /// The words of a layout, those given or those of a file, a few a line; and what to call where they are
@@ -333,78 +252,25 @@ fn layout(given: &str) -> Result<(String, &str), CliError> {
     Ok((words.join(","), given))
 }
 
-/// A number that an option and the string map say alike, if either says one.
-fn agreed(file: &Checkpoint, key: &str, given: Option<u64>) -> Result<Option<u64>, CliError> {
-    let said = number(file, key)?;
+/// What an option and the string map say alike, if either says it.
+fn agreed<T>(file: &Checkpoint, key: &str, given: Option<T>) -> Result<Option<T>, CliError>
+where
+    T: FromStr<Err: Display> + Display + PartialEq,
+{
+    let place = file.place();
+    let said = match file.metadata(key)? {
+        None => None,
+        Some(text) => Some(text.parse::<T>().map_err(|why| {
+            let text: String = text.escape_debug().take(80).collect();
+            CliError::Usage(format!("{place}: metadata {key}=`{text}`: {why}"))
+        })?),
+    };
     match (given, said) {
-        (Some(given), Some(said)) if given != said => {
-            let place = file.place();
-            Err(CliError::Usage(format!(
-                "--{key} {given}, but {place} says {key}={said}"
-            )))
-        }
-        _ => Ok(given.or(said)),
+        (Some(given), Some(said)) if given != said => Err(CliError::Usage(format!(
+            "--{key} {given}, but {place} says {key}={said}"
+        ))),
+        (given, said) => Ok(given.or(said)),
     }
-}
-
-/// A number of the string map.
-fn number(file: &Checkpoint, key: &str) -> Result<Option<u64>, CliError> {
-    let Some(text) = file.metadata(key)? else {
-        return Ok(None);
-    };
-    let number = text.parse().map_err(|_| {
-        let text: String = text.escape_debug().take(80).collect();
-        CliError::Usage(format!(
-            "{}: metadata {key}=`{text}` is no number",
-            file.place()
-        ))
-    })?;
-    Ok(Some(number))
-}
-
-/// A sentence on what the rule's source leaves open: what differs there may be no fault.
-fn unread(plan: &Plan) -> Option<String> {
-    let open = plan.unread.iter().map(|one| match one {
-        Unread::Order => format!("{} ({})", one.meaning(), plan.order),
-        Unread::Weights => format!("{} ({})", one.meaning(), plan.weight_storage),
-        Unread::Scales => format!("{} ({})", one.meaning(), plan.storage),
-    });
-    let open: Vec<String> = open.collect();
-    (!open.is_empty()).then(|| {
-        format!(
-            "not in the rule's source, so taken for granted: {}; what lies otherwise may be right: --layout says how it lies",
-            open.join(", ")
-        )
-    })
-}
-
-/// Sentences on tensors that are missing where one of a like name is there.
-fn not_taken(dump: &Dump<'_>, found: &Audit) -> Vec<String> {
-    let missing = found.regions.iter().filter(|r| r.fault == Fault::Missing);
-    let role = |name: &str| Role::ALL.into_iter().find(|role| role.name() == name);
-    let told = |region: &Region| {
-        let near = dump.near(role(region.tensor)?);
-        let (name, tensor) = (near.first()?, region.tensor);
-        let why = match name.contains("global_scale") {
-            true => "it divides, and engines make of it the one that multiplies: dump that",
-            false => "docs/audit.md lists the names that are",
-        };
-        Some(format!(
-            "{tensor} is missing; `{name}` is there, a name that is not taken as it: {why}"
-        ))
-    };
-    missing.filter_map(told).collect()
-}
-
-/// A weight, scale or bias of the experts that the plan has none of; what inputs are scaled with has no width.
-fn unplaced<'n>(names: &[&'n str]) -> Option<&'n str> {
-    let counts = |name: &&&str| {
-        let last = name.rsplit('.').next().unwrap_or_default();
-        let weight = last.starts_with("weight") && last != "weight_shape";
-        let scale = last.contains("scale") && !last.contains("input");
-        weight && !last.contains("input") || scale || last.ends_with("bias")
-    };
-    names.iter().find(counts).copied()
 }
 
 /// A sentence on the tensors that the audit says nothing about.

@@ -3,6 +3,7 @@
 //! It must not check what they mean. Layer 11.
 
 use super::progress::ProgressArgs;
+use crate::checkpoint::LayerId;
 use clap::{ArgGroup, Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -39,9 +40,9 @@ pub(super) struct AuditArgs {
     /// The rank whose parameters AFTER holds, where neither its names nor its own `rank` say so
     #[arg(long, value_name = "R")]
     pub(super) rank: Option<usize>,
-    /// The layer; the one that AFTER names, else the first with experts, if left out
-    #[arg(long, value_name = "L")]
-    pub(super) layer: Option<u64>,
+    /// The layer: a number as names have it (5), or a draft's (mtp.0, mtp); the one that AFTER names, else the first with experts, if left out
+    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    pub(super) layer: Option<LayerId>,
     /// The layer's shared experts in place of its routed ones
     #[arg(long)]
     pub(super) shared: bool,

@@ -5,7 +5,7 @@
 use super::doc::Doc;
 use super::error::ModelError;
 use super::layers::{EACH, TOTAL};
-use super::load::{WIDTH, family_of, object, scope};
+use super::load::{NESTED, WIDTH, family_of, object, scope};
 use serde_json::{Map, Value};
 
 /// What a key's number is the width of.
@@ -32,8 +32,8 @@ pub struct WidthKey {
     pub list: Option<usize>,
 }
 
-/// Every key that gives the width of routed or shared experts, aliases too; `file` is the config's
-/// path for messages.
+/// Every key that gives the width of routed or shared experts, aliases too, where the model's sizes are
+/// read first, and then wherever else a language model's are; `file` is the config's path for messages.
 ///
 /// # Errors
 /// When the text is no config of a MoE model.
@@ -47,14 +47,26 @@ pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
     };
     let doc = scope(root)?;
     let family = family_of(&root, &doc)?;
-    let doc = Doc {
-        lists: family.lists,
-        ..doc
-    };
+    let lists = family.lists;
     let expert: &[&str] = match family.wide && doc.first(WIDTH).is_none() {
         true => &["intermediate_size"],
         false => WIDTH,
     };
+    let mut found = of_doc(&Doc { lists, ..doc }, expert)?;
+    let nested = NESTED.iter().filter_map(|path| {
+        let map = root.get(path)?.as_object()?;
+        Some(Doc { path, map, ..root })
+    });
+    for other in [root].into_iter().chain(nested) {
+        if other.path != doc.path {
+            found.extend(of_doc(&Doc { lists, ..other }, expert)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The keys of one object of a config.
+fn of_doc(doc: &Doc<'_>, expert: &[&str]) -> Result<Vec<WidthKey>, ModelError> {
     let mut found = Vec::new();
     let kinds = [
         (expert, WidthOf::Expert),
@@ -78,6 +90,53 @@ pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
         }
     }
     Ok(found)
+}
+
+/// Where else a config, below none of the keys `but`, says what one of these keys does: for another part of
+/// the model, or layer by layer. `intermediate_size` is many a thing's, and not looked for.
+///
+/// # Errors
+/// When the text is no JSON object.
+pub fn width_strays(
+    json: &str,
+    file: &str,
+    keys: &[WidthKey],
+    but: &str,
+) -> Result<Vec<String>, ModelError> {
+    let map = object(json, file)?;
+    let mut found = Vec::new();
+    for (key, value) in map.iter().filter(|(key, _)| *key != but) {
+        strays(value, &mut vec![key.clone()], keys, &mut found);
+    }
+    Ok(found)
+}
+
+/// Nesting is bounded by the parser.
+fn strays(value: &Value, at: &mut Vec<String>, keys: &[WidthKey], found: &mut Vec<String>) {
+    let own = |key: &WidthKey| {
+        let last = key.path.last().filter(|k| *k != "intermediate_size");
+        let said = match value {
+            Value::Array(each) => each.first(),
+            one => Some(one),
+        };
+        let said = said.and_then(Value::as_u64);
+        last.is_some() && last == at.last() && key.value > 0 && said == Some(key.value)
+    };
+    if keys.iter().any(own) && keys.iter().all(|key| key.path != *at) {
+        found.push(at.join("."));
+    }
+    let mut below = |name: String, value: &Value| {
+        at.push(name);
+        strays(value, at, keys, found);
+        at.pop();
+    };
+    match value {
+        Value::Object(map) => map.iter().for_each(|(k, v)| below(k.clone(), v)),
+        Value::Array(items) => (0..)
+            .zip(items)
+            .for_each(|(n, v): (usize, _)| below(n.to_string(), v)),
+        _ => {}
+    }
 }
 
 /// Where a config gives the two sizes of FP8 scale blocks, from the top.

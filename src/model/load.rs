@@ -52,7 +52,7 @@ pub(super) const WIDTH: &[&str] = &[
     "ffn_config.ffn_hidden_size",
 ];
 /// Where multimodal configs keep their language model's.
-const NESTED: &[&str] = &[
+pub(super) const NESTED: &[&str] = &[
     "text_config",
     "llm_config",
     "language_config",

@@ -109,24 +109,43 @@ pub(super) fn blocked(doc: &Doc<'_>, key: &str, block: (u64, u64)) -> Result<Sch
     }
 }
 
+/// Keys of the channels that share a scale: AWQ's first files say it in their own word.
+const GROUP_SIZE: &[&str] = &["group_size", "q_group_size"];
+
+/// The channels that share a scale, if an entry says it; -1 is all of a row.
+fn group_size(doc: &Doc<'_>) -> Result<Option<u64>, ModelError> {
+    let mut found: Option<(&str, Option<u64>)> = None;
+    for key in GROUP_SIZE {
+        let Some(value) = doc.get(key) else { continue };
+        let group = match value.as_i64() {
+            Some(-1) => None,
+            _ => {
+                let group = value.as_u64().filter(|group| *group > 0);
+                let wanted = "-1 or a whole number of at least 1";
+                Some(group.ok_or_else(|| doc.kind(key, value, wanted))?)
+            }
+        };
+        match found {
+            Some((other, said)) if said != group => {
+                let what = format!("{key} {value} beside another {other}");
+                return Err(no_format(doc, key, what));
+            }
+            _ => found = Some((key, group)),
+        }
+    }
+    Ok(found.and_then(|(_, group)| group))
+}
+
 /// Integers with `group_size`; -1 or none is one scale per row.
 pub(super) fn integer(doc: &Doc<'_>, key: &str, bits: u64) -> Result<Scheme, ModelError> {
-    let group = match doc.get("group_size") {
-        None => None,
-        Some(value) if value.as_i64() == Some(-1) => None,
-        Some(value) => {
-            let group = value.as_u64().filter(|group| *group > 0);
-            let wanted = "-1 or a whole number of at least 1";
-            Some(group.ok_or_else(|| doc.kind("group_size", value, wanted))?)
-        }
-    };
+    let group = group_size(doc)?;
     match (bits, group) {
         (4, Some(128)) => Ok(Scheme::of(WeightFormat::Int4)),
         (4, Some(64)) => Ok(Scheme::of(WeightFormat::Int4G64)),
         (4, Some(32)) => Ok(Scheme::of(WeightFormat::Int4G32)),
         (8, None) => Ok(Scheme::of(WeightFormat::Int8)),
         // -1 is one scale a row; nothing said is not.
-        (4, None) if doc.get("group_size").is_some() => Ok(Scheme::of(WeightFormat::Int4Channel)),
+        (4, None) if doc.first(GROUP_SIZE).is_some() => Ok(Scheme::of(WeightFormat::Int4Channel)),
         (4, Some(group)) => Err(no_format(
             doc,
             "group_size",
@@ -251,7 +270,12 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
             Some(_) => "group",
         },
     };
-    let group = doc.perhaps(&["group_size"]).ok().flatten();
+    let group = group_size(doc)?;
+    if let (Some(group), "tensor" | "channel" | "token") = (group, strategy) {
+        // The library that writes such entries refuses both together.
+        let what = format!("a strategy of one scale a {strategy} with group_size {group}");
+        return Err(no_format(doc, "group_size", what));
+    }
     match (kind, bits, strategy, group) {
         ("float", 4, _, Some(16)) => Ok(Scheme::of(WeightFormat::Nvfp4)),
         ("float", 4, _, Some(32)) => Ok(Scheme::of(WeightFormat::Mxfp4)),
@@ -291,7 +315,7 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
 pub(super) fn quark(doc: &Doc<'_>) -> Result<Scheme, ModelError> {
     let dtype = doc.word(&["dtype"])?.map_or("", |(_, word)| word);
     let scheme = doc.word(&["qscheme"])?.map_or("", |(_, word)| word);
-    let group = doc.perhaps(&["group_size"]).ok().flatten();
+    let group = group_size(doc)?;
     match (dtype, scheme, group) {
         ("fp4", "per_group", Some(32)) => Ok(Scheme::of(WeightFormat::Mxfp4)),
         ("fp8_e4m3", "per_tensor", _) => Ok(Scheme::of(WeightFormat::Fp8)),

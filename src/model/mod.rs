@@ -25,5 +25,5 @@ pub use edit::edited;
 pub use error::{ModelError, NotMoe, Said};
 pub use facts::{Grade, Model, Quant, Share, ZeroPoints};
 pub use json::top_level;
-pub use keys::{WidthKey, WidthOf, block_key, group_key, width_keys};
+pub use keys::{WidthKey, WidthOf, block_key, group_key, width_keys, width_strays};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};

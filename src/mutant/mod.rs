@@ -13,6 +13,7 @@ mod reload;
 mod storages;
 mod types;
 
+pub use globals::{FORMS, Form, is_of_whole_tensors};
 pub use layouts::in_order;
 pub use list::ALL;
 pub use types::{Mutant, Stage, repack};

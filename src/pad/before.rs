@@ -13,9 +13,12 @@ use super::recipe::{Recipe, Request, recipe};
 use super::treat::{Tensors, Treat};
 use super::verify::verify;
 use super::write::{Progress, Step};
-use crate::checkpoint::{Checkpoint, CheckpointError, INDEX, Place, TensorFile, named, place_of};
-use crate::model::FILE_LIMIT;
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, INDEX, Kind, LayerId, Place, TensorFile, named, place_of,
+};
+use crate::model::{FILE_LIMIT, Model};
 use crate::rule::Rule;
+use crate::terms::Bias;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -28,6 +31,13 @@ pub(super) const INDEX_MAX: u64 = 256 << 20;
 const LISTED: usize = 8;
 
 pub(super) fn read_config(folder: &Path) -> Result<Config, PadError> {
+    // Else its config would be said to be missing.
+    if !std::fs::metadata(folder).map_err(io_at(folder))?.is_dir() {
+        return Err(PadError::File {
+            file: folder.display().to_string(),
+            why: format!("not a folder with {CONFIG} and safetensors files"),
+        });
+    }
     let path = folder.join(CONFIG);
     let text = text(&path, FILE_LIMIT)?;
     let beside = folder.join("hf_quant_config.json");
@@ -36,6 +46,19 @@ pub(super) fn read_config(folder: &Path) -> Result<Config, PadError> {
         false => None,
     };
     Config::read(path.display().to_string(), text, beside)
+}
+
+/// The model with the biases that routed experts have in the files, of which most configs say nothing.
+pub(super) fn with_biases(model: &Model, checkpoint: &Checkpoint) -> Model {
+    let is = |name| {
+        let named = named(name, model.gated())?;
+        (!named.shared && matches!(named.is, Some((_, Kind::Bias)))).then_some(())
+    };
+    let mut model = model.clone();
+    if checkpoint.names().any(|name| is(name).is_some()) {
+        model.bias = Bias::Both;
+    }
+    model
 }
 
 /// The bytes of a file of bounded size, which must be a regular one: a pipe would be waited for.
@@ -75,7 +98,7 @@ pub(super) fn text(path: &Path, most: u64) -> Result<String, PadError> {
 }
 
 /// The sentence that says why there is nothing to do, if so; an error where the request cannot be met.
-pub(super) fn done_before(
+pub(super) fn already_done(
     folder: &Path,
     out: &Path,
     request: &Request,
@@ -207,7 +230,7 @@ fn made_of(
 }
 
 /// Refuses an output inside the input: it would be part of itself.
-pub(super) fn outside(folder: &Path, out: &Path) -> Result<(), PadError> {
+pub(super) fn refuse_inside(folder: &Path, out: &Path) -> Result<(), PadError> {
     let parent = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -236,9 +259,9 @@ pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
     Ok(all)
 }
 
-/// Refuses experts in a file that no index leaves out: readers of whole folders would load them at
+/// Refuses experts in a file that is not read for want of an index: readers of whole folders would load them at
 /// their old width.
-pub(super) fn unnamed(
+pub(super) fn refuse_unindexed(
     folder: &Path,
     files: &[Seen],
     checkpoint: &Checkpoint,
@@ -312,16 +335,15 @@ pub(super) fn changes(
     if let Some(error) = failed.first(recipe, tensors) {
         return Err(error);
     }
-    let grows = |part: &super::sizes::Part| !part.width.same() || part.blocks.is_some();
     let none = |what: &str, width: u64| PadError::File {
         file: file.to_owned(),
         why: format!("{what} experts of {width}, but no tensor is named as theirs"),
     };
-    if grows(&recipe.routed) && !routed {
+    if recipe.routed.changes() && !routed {
         return Err(none("routed", recipe.routed.width.from));
     }
     match &recipe.shared {
-        Some(part) if grows(part) && !shared => Err(none("shared", part.width.from)),
+        Some(part) if part.changes() && !shared => Err(none("shared", part.width.from)),
         _ => Ok(all),
     }
 }
@@ -384,9 +406,9 @@ impl Failed<'_> {
 }
 
 /// A layer's number; its name where it is a draft's, or has none.
-fn spelled(&(draft, number, prefix): &Place<'_>) -> String {
-    match number {
-        Some(number) if !draft => number.to_string(),
+fn spelled(&(id, prefix): &Place<'_>) -> String {
+    match id {
+        Some(LayerId::Model(number)) => number.to_string(),
         _ => prefix.trim_end_matches('.').chars().take(200).collect(),
     }
 }

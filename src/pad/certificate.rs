@@ -106,8 +106,11 @@ pub struct FileNote {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditNote {
-    /// Layers that were looked at.
+    /// Layers that were looked at, a draft's too.
     pub layers: u64,
+    /// Layers whose shared experts were looked at. Left out where there are none.
+    #[serde(default, skip_serializing_if = "none")]
+    pub shared: u64,
     /// Experts in each of them that were looked at, of all.
     pub experts: (u64, u64),
     /// Bytes held against the plan.

@@ -54,6 +54,18 @@ impl Config {
             file: self.file.clone(),
             why,
         };
+        if let Some((key, first)) = self.torn() {
+            let [key, first] = [key, first].map(|k| format!("{}={}", k.path.join("."), k.value));
+            return Err(refused(format!(
+                "{key}, and {first} says another width of the same: readers differ in which they take"
+            )));
+        }
+        let strays = model::width_strays(&self.text, &self.file, &self.keys, KEY)?;
+        if let (Some(stray), false) = (strays.first(), recipe.routed.width.same()) {
+            return Err(refused(format!(
+                "{stray} says a width that would change, and is none of the language model's own keys: it would stay as it is"
+            )));
+        }
         let mut changes = Vec::new();
         let mut before = serde_json::Map::new();
         let mut replace = |path: Vec<String>, old: Value, new: Value| {
@@ -120,6 +132,14 @@ impl Config {
         }
     }
 
+    /// A key that says another width than the first of its kind, with that one.
+    fn torn(&self) -> Option<(&WidthKey, &WidthKey)> {
+        let first = |key: &WidthKey| self.keys.iter().find(|k| k.of == key.of && k.value > 0);
+        let said = self.keys.iter().filter(|key| key.value > 0);
+        let mut pairs = said.filter_map(|key| Some((key, first(key)?)));
+        pairs.find(|(key, first)| key.value != first.value)
+    }
+
     fn new_width(&self, key: &WidthKey, recipe: &Recipe) -> Option<u64> {
         let shared = recipe.shared.as_ref().map(|part| &part.width);
         match key.of {
@@ -184,6 +204,14 @@ impl Config {
                 _ => String::new(),
             };
             format!("{key}{what} {said}, wanted {wanted}")
+        });
+        let told = told.or_else(|| {
+            let (key, first) = self.torn()?;
+            let (path, of) = (key.path.join("."), first.path.join("."));
+            Some(format!(
+                "{path}: width {}, and {of} says {}",
+                key.value, first.value
+            ))
         });
         let kind = (model.gated(), model.interleaved) != (recipe.gated, recipe.interleaved);
         let (format, wanted) = (model.quant.format, recipe.routed.format_now());

@@ -5,29 +5,20 @@
 
 use super::certificate::{AuditNote, DifferentialNote};
 use super::error::PadError;
+use super::outputs::{TOKENS, compared, computed, input};
 use super::recipe::Recipe;
-use super::sizes::{Blocks, Width, index};
+use super::sizes::{Blocks, Part, Width, index};
 use super::treat::{Tensors, Treat};
 use crate::audit::audit;
 use crate::case::{Case, PadSpec, Scheme};
-use crate::checkpoint::{Checkpoint, Layer, LayerShape};
-use crate::compare::{Bound, compare, same_bits};
+use crate::checkpoint::{Checkpoint, CheckpointError, Layer, LayerId, LayerShape, Place};
 use crate::layout::{PackedInputs, pack_layer};
 use crate::model::Model;
-use crate::plan::{Fit, Plan, plan_under, spelled_rule, unpadded};
-use crate::reference::{Reference, reference};
-use crate::rng;
-use crate::subject::{Cpu, Subject};
-use crate::tensor::{Logical, RouterInput, Tensor};
+use crate::num::Dtype;
+use crate::plan::{Fit, Plan, plan_under, spelled_rule};
+use crate::tensor::{Logical, Tensor};
 use crate::terms::{Bias, Fill, Route, Split, WeightFormat};
 use std::collections::BTreeMap;
-
-/// Tokens of a comparison of outputs.
-const TOKENS: u64 = 4;
-/// Which outputs prove nothing.
-pub(super) const BEYOND: &str = "NaN or beyond f32, padded and unpadded";
-/// Seed of the input that outputs are computed from.
-const SEED: u64 = 0x7061_6470_726f_6f66;
 
 /// Two checkpoints and what connects them.
 pub(super) struct Hold<'a> {
@@ -37,174 +28,210 @@ pub(super) struct Hold<'a> {
     pub(super) after: &'a Checkpoint,
 }
 
+/// A layer's experts, routed or shared, and how they are stored.
+struct Experts<'a> {
+    place: Place<'a>,
+    shared: bool,
+    format: WeightFormat,
+    /// The element type of scales, where it is another than the format's.
+    scale: Option<Dtype>,
+    bias: bool,
+    part: &'a Part,
+}
+
 /// One layer's plans: of the input, padded; and of the output, which needs no padding.
-struct Plans {
-    case: Case,
-    before: Plan,
+pub(super) struct Plans {
+    pub(super) case: Case,
+    pub(super) before: Plan,
     after: Plan,
     format: (WeightFormat, WeightFormat),
 }
 
 impl<'a> Hold<'a> {
     /// Refuses, before anything is written, what the checks at the end could not look at: shares that no
-    /// plan cuts, and experts of one layer in several element types.
+    /// plan cuts, experts of one layer in several element types, and biases of some alone.
     pub(super) fn before(&self, tensors: &'a Tensors) -> Result<(), PadError> {
-        for (number, prefix, format) in self.layers(tensors) {
-            let width = &self.recipe.routed.width;
-            let plans = self.plans(format, 0)?.ok_or_else(|| {
-                PadError::Refused(format!(
-                    "no plan cuts {} channels into {} shares of {} as this rule does, so that the result could not be audited; nothing was written",
-                    width.from, self.recipe.tp, width.slot
-                ))
-            })?;
-            let before = Layer::find(
+        for experts in self.experts(tensors)? {
+            let plans = self.plans(&experts, 0)?;
+            self.layer(
                 self.before,
-                self.shape(width.from, plans.format.0),
-                Some(number),
-            )?;
-            if before.prefix() == prefix {
-                before.check()?;
-            }
+                &experts,
+                (experts.part.width.from, plans.format.0),
+            )?
+            .check()?;
         }
         Ok(())
     }
 
-    fn shape(&self, width: u64, weight: WeightFormat) -> LayerShape {
-        LayerShape {
-            experts: index(self.recipe.experts).unwrap_or(usize::MAX),
-            hidden: index(self.recipe.routed.hidden).unwrap_or(usize::MAX),
-            intermediate: index(width).unwrap_or(usize::MAX),
+    /// The layer's experts in one of both checkpoints.
+    fn layer<'c>(
+        &self,
+        checkpoint: &'c Checkpoint,
+        experts: &Experts<'_>,
+        (width, weight): (u64, WeightFormat),
+    ) -> Result<Layer<'c>, CheckpointError> {
+        let size = |n| index(n).unwrap_or(usize::MAX);
+        let shape = LayerShape {
+            experts: size(if experts.shared {
+                1
+            } else {
+                self.recipe.experts
+            }),
+            hidden: size(experts.part.hidden),
+            intermediate: size(width),
             gated: self.recipe.gated,
-            interleaved: self.recipe.interleaved,
+            interleaved: self.recipe.interleaved && !experts.shared,
             weight,
-            bias: self.model.bias == Bias::Both,
-            shared: false,
-        }
+            scale: experts.scale,
+            bias: experts.bias,
+            shared: experts.shared,
+        };
+        Layer::at(checkpoint, shape, experts.place.1)
     }
 
-    /// Looks at some experts of every layer; none where no plan cuts as the recipe does.
-    pub(super) fn audit(&self, tensors: &'a Tensors) -> Result<Option<AuditNote>, PadError> {
-        let experts = self.sample();
+    /// Looks at some experts of every layer, a draft's and shared ones too.
+    pub(super) fn audit(&self, tensors: &'a Tensors) -> Result<AuditNote, PadError> {
         let mut note = AuditNote {
             layers: 0,
-            experts: (count(experts.len()), self.recipe.experts),
+            shared: 0,
+            experts: (count(self.sample(false).len()), self.recipe.experts),
             checked_bytes: 0,
             elements: 0,
             pads: 0,
             differing: 0,
         };
-        for (number, prefix, format) in self.layers(tensors) {
-            let Some(plans) = self.plans(format, 0)? else {
-                return Ok(None);
-            };
-            let Some((before, after)) = self.pair(&plans, number, prefix)? else {
-                continue;
-            };
-            note.layers += 1;
-            for &e in &experts {
-                let wanted = input(self.refined(before.read(e..e + 1)?), 0);
-                let packed = pack(&plans.after, &input(after.read(e..e + 1)?, 0))?;
-                let found = audit(&plans.before, &wanted, &packed).map_err(wrong)?;
+        for experts in self.experts(tensors)? {
+            let plans = self.plans(&experts, 0)?;
+            let (before, after) = self.pair(&experts, &plans)?;
+            match experts.shared {
+                true => note.shared += 1,
+                false => note.layers += 1,
+            }
+            let [padded, whole] = [plans.before, plans.after].map(|plan| match experts.scale {
+                Some(dtype) => plan.with_scales_of(dtype),
+                None => plan,
+            });
+            for e in self.sample(experts.shared) {
+                let wanted = input(self.refined(&experts, before.read(e..e + 1)?), 0);
+                let packed = pack(&whole, &input(after.read(e..e + 1)?, 0))?;
+                let found = audit(&padded, &wanted, &packed).map_err(wrong)?;
                 note.checked_bytes += found.checked_bytes;
                 note.elements += found.elements;
                 note.pads += found.pads;
                 note.differing += found.differing;
                 if let Some(first) = found.first.first() {
-                    return Err(wrong(format!("{prefix}{e}: {first}")));
+                    return Err(wrong(format!("{}: {first}", experts.named(e))));
                 }
             }
         }
-        Ok(Some(note))
+        Ok(note)
     }
 
-    /// Computes experts of the first and the last layer from padded bytes, and from unpadded ones.
+    /// Computes experts of the first and the last layer from padded bytes, and from unpadded ones: of the
+    /// model's layers, of a draft's, and of shared experts of both.
     pub(super) fn differential(
         &self,
         tensors: &'a Tensors,
     ) -> Result<Vec<DifferentialNote>, PadError> {
-        let mut layers = self.layers(tensors);
-        if layers.len() > 2 {
-            layers.drain(1..layers.len() - 1);
+        let mut kinds: BTreeMap<(bool, bool), Vec<Experts<'_>>> = BTreeMap::new();
+        for experts in self.experts(tensors)? {
+            let draft = matches!(experts.place.0, Some(LayerId::Draft(_)));
+            kinds
+                .entry((draft, experts.shared))
+                .or_default()
+                .push(experts);
         }
         let mut notes = Vec::new();
-        for (number, prefix, format) in layers {
-            let Some(plans) = self.plans(format, TOKENS)? else {
-                continue;
-            };
-            let Some((before, after)) = self.pair(&plans, number, prefix)? else {
-                continue;
-            };
-            let mut found = None;
-            // One NaN can hide an expert: another one is looked at then.
-            for e in self.sample() {
-                let logical = input(self.refined(before.read(e..e + 1)?), TOKENS);
-                let packed = pack(&plans.after, &input(after.read(e..e + 1)?, TOKENS))?;
-                let note = compared(&plans, (prefix, e), &logical, &packed)?;
-                let vacuous = note.proves_nothing();
-                found = Some(note);
-                if !vacuous {
-                    break;
-                }
+        for mut layers in kinds.into_values() {
+            if layers.len() > 2 {
+                layers.drain(1..layers.len() - 1);
             }
-            notes.extend(found);
+            for experts in &layers {
+                notes.extend(self.outputs(experts)?);
+            }
         }
         Ok(notes)
     }
 
-    /// The first expert, the last, and one between.
-    fn sample(&self) -> Vec<usize> {
-        let all = index(self.recipe.experts).unwrap_or(usize::MAX);
+    /// The outputs of one expert, of another where those of the first prove nothing.
+    fn outputs(&self, experts: &Experts<'_>) -> Result<Option<DifferentialNote>, PadError> {
+        let plans = self.plans(experts, TOKENS)?;
+        let (before, after) = self.pair(experts, &plans)?;
+        let mut found = None;
+        // One NaN can hide an expert: another one is looked at then.
+        for e in self.sample(experts.shared) {
+            let held = |logical| input(computed(logical, experts.scale), TOKENS);
+            let logical = held(self.refined(experts, before.read(e..e + 1)?));
+            let packed = pack(&plans.after, &held(after.read(e..e + 1)?))?;
+            let note = compared(&plans, (experts.place.1, e), &logical, &packed)?;
+            let vacuous = note.proves_nothing();
+            found = Some(note);
+            if !vacuous {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first expert, the last, and one between; shared ones are one.
+    fn sample(&self, shared: bool) -> Vec<usize> {
+        let all = match shared {
+            true => 1,
+            false => index(self.recipe.experts).unwrap_or(usize::MAX),
+        };
         let mut some = vec![0, all / 2, all.saturating_sub(1)];
         some.dedup();
         some
     }
 
-    /// Numbered layers with routed experts, and how their weights are stored.
-    fn layers(&self, tensors: &'a Tensors) -> Vec<(u64, &'a str, WeightFormat)> {
+    /// The layers with experts, in order, and how these are stored: of shared ones where they change.
+    fn experts(&self, tensors: &'a Tensors) -> Result<Vec<Experts<'a>>, PadError> {
         let treat = Treat::new(self.recipe, tensors);
-        let mut found: BTreeMap<u64, (&str, WeightFormat)> = BTreeMap::new();
-        for (prefix, format) in treat.routed() {
-            if let Some(number) = crate::checkpoint::layer_of(prefix) {
-                found.entry(number).or_insert((prefix, format));
-            }
+        let mut all = Vec::new();
+        for ((shared, place), format) in treat.experts() {
+            let part = match shared {
+                false => Some(&self.recipe.routed),
+                true => self.recipe.shared.as_ref().filter(|part| part.changes()),
+            };
+            let Some(part) = part else { continue };
+            let mut experts = Experts {
+                place,
+                shared,
+                format,
+                scale: None,
+                bias: false,
+                part,
+            };
+            let plain = self.layer(self.before, &experts, (part.width.from, format))?;
+            experts.scale = plain.stored_scale()?;
+            experts.bias = plain.bias().is_some() || !shared && self.model.bias == Bias::Both;
+            all.push(experts);
         }
-        found
-            .into_iter()
-            .map(|(n, (prefix, format))| (n, prefix, format))
-            .collect()
+        Ok(all)
     }
 
-    /// The layer in both checkpoints; none where another one has its number (a draft's).
+    /// The layer in both checkpoints.
     fn pair(
         &self,
+        experts: &Experts<'_>,
         plans: &Plans,
-        number: u64,
-        prefix: &str,
-    ) -> Result<Option<(Layer<'_>, Layer<'_>)>, PadError> {
-        let width = &self.recipe.routed.width;
-        let before = Layer::find(
-            self.before,
-            self.shape(width.from, plans.format.0),
-            Some(number),
-        )?;
-        let after = Layer::find(
-            self.after,
-            self.shape(width.to, plans.format.1),
-            Some(number),
-        )?;
-        let ours = before.prefix() == prefix && after.prefix() == prefix;
-        Ok(ours.then_some((before, after)))
+    ) -> Result<(Layer<'_>, Layer<'_>), PadError> {
+        let width = &experts.part.width;
+        let before = self.layer(self.before, experts, (width.from, plans.format.0))?;
+        let after = self.layer(self.after, experts, (width.to, plans.format.1))?;
+        Ok((before, after))
     }
 
     /// The layer with its scales repeated on the recipe's grid, where that is finer.
-    fn refined(&self, mut logical: Logical) -> Logical {
-        let Some(blocks) = self.recipe.routed.blocks else {
+    fn refined(&self, experts: &Experts<'_>, mut logical: Logical) -> Logical {
+        let part = experts.part;
+        let Some(blocks) = part.blocks else {
             return logical;
         };
         let halves = if self.recipe.gated { 2 } else { 1 };
-        let (hidden, width) = (self.recipe.routed.hidden, self.recipe.routed.width.from);
+        let (hidden, width) = (part.hidden, part.width.from);
         // Groups are along a row: each row keeps its own.
-        let along_rows = match self.recipe.routed.groups() {
+        let along_rows = match part.groups() {
             true => Blocks { from: 1, to: 1 },
             false => blocks,
         };
@@ -231,29 +258,33 @@ impl<'a> Hold<'a> {
         logical
     }
 
-    fn plans(&self, format: WeightFormat, tokens: u64) -> Result<Option<Plans>, PadError> {
-        let recipe = self.recipe;
-        let width = &recipe.routed.width;
+    /// The plans that cut the axis as the recipe does.
+    fn plans(&self, experts: &Experts<'_>, tokens: u64) -> Result<Plans, PadError> {
+        let (part, format) = (experts.part, experts.format);
+        let width = &part.width;
         let scheme = |intermediate, split| PadSpec {
             intermediate,
             split,
             ..PadSpec::default()
         };
-        let finer = match format == recipe.routed.format {
-            true => recipe.routed.format_now(),
+        let finer = match format == part.format {
+            true => part.format_now(),
             false => format,
         };
         let case = Case {
             t: tokens,
             e: 1,
             k: 1,
-            h: recipe.routed.hidden,
+            h: part.hidden,
             i: width.from,
-            tp: recipe.tp,
+            tp: self.recipe.tp,
             act: self.model.activation,
             route: Route::Given,
             w: finer,
-            bias: self.model.bias,
+            bias: match experts.bias {
+                true => Bias::Both,
+                false => Bias::None,
+            },
             fill: Fill::Wild,
             ..Case::default()
         };
@@ -280,15 +311,28 @@ impl<'a> Hold<'a> {
                     ..case
                 };
                 let format = (format, finer);
-                return Ok(Some(Plans {
+                return Ok(Plans {
                     case,
                     before,
                     after,
                     format,
-                }));
+                });
             }
         }
-        Ok(None)
+        Err(PadError::Refused(format!(
+            "no plan cuts {} channels into {} shares of {} as this rule does, so that the result could not be audited; nothing was written",
+            width.from, self.recipe.tp, width.slot
+        )))
+    }
+}
+
+impl Experts<'_> {
+    /// What the names of one of them begin with.
+    fn named(&self, e: usize) -> String {
+        match self.shared {
+            true => self.place.1.trim_end_matches('.').to_owned(),
+            false => format!("{}{e}", self.place.1),
+        }
     }
 }
 
@@ -303,117 +347,15 @@ fn cuts(plan: &Plan, width: &Width) -> bool {
         && plan.ranks.iter().zip(&width.pieces).all(same)
 }
 
-/// The layer with an input of so many tokens, each for its one expert.
-fn input(mut logical: Logical, tokens: u64) -> Logical {
-    let hidden = logical.w13.shape()[2];
-    let tokens = index(tokens).unwrap_or(0);
-    logical.x = Tensor::zeroed("x", &[tokens, hidden], 32);
-    for (n, x) in (0..).zip(logical.x.f32s_mut()) {
-        // 24 bits, in [-1, 1).
-        *x = (rng::value(SEED, 0, n) >> 40) as f32 / 8_388_608.0 - 1.0;
-    }
-    // Read as matrices of one column, computed with as rows.
-    let columns = [
-        &mut logical.w13_global,
-        &mut logical.w2_global,
-        &mut logical.w13_bias,
-        &mut logical.w2_bias,
-    ];
-    for column in columns.into_iter().flatten() {
-        *column = Tensor::from_f32(column.name(), &column.shape()[..2], column.f32s());
-    }
-    logical.router = RouterInput::Given {
-        ids: vec![0; tokens],
-        weights: vec![1.0; tokens],
-    };
-    logical
-}
-
-fn pack(plan: &Plan, logical: &Logical) -> Result<PackedInputs, PadError> {
+pub(super) fn pack(plan: &Plan, logical: &Logical) -> Result<PackedInputs, PadError> {
     pack_layer(plan, logical).map_err(wrong)
 }
 
-fn compared(
-    plans: &Plans,
-    (prefix, expert): (&str, usize),
-    logical: &Logical,
-    packed: &PackedInputs,
-) -> Result<DifferentialNote, PadError> {
-    let mut cpu = Cpu::new();
-    let note = |(elements, vacuous): (usize, usize), verdict: String| DifferentialNote {
-        prefix: prefix.to_owned(),
-        experts: vec![count(expert)],
-        tokens: TOKENS,
-        elements: count(elements),
-        vacuous: count(vacuous),
-        verdict,
-    };
-    if let Err(why) = cpu.supports(&plans.before) {
-        return Ok(note((0, 0), format!("skipped: {why}")));
-    }
-    let mut output = cpu.run(&plans.before, packed).map_err(wrong)?;
-    let mut truth = reference(&plans.case, logical).map_err(wrong)?;
-    let bare = unpadded(&plans.before)?;
-    let original = cpu.run(&bare, &pack(&bare, logical)?).map_err(wrong)?;
-    let elements = output.values.len();
-    let sizes = index(plans.before.width).zip(index(plans.before.width_padded));
-    let stable = |(small, large)| cpu.schedule().is_some_and(|s| s.pad_stable(small, large));
-    let stable = sizes.is_some_and(stable);
-    if stable && !same_bits(&original, &output).agree {
-        return Err(wrong(format!(
-            "{prefix}{expert} gives other bits than the same ranks unpadded"
-        )));
-    }
-    // What f32 cannot hold unpadded either is no fault, and proves nothing.
-    let lost: Vec<usize> = (0..elements)
-        .filter(|&n| alike(original.values[n], output.values[n]))
-        .collect();
-    for &n in &lost {
-        output.values[n] = 0.0;
-        truth.values[n] = 0.0;
-    }
-    let bound = Bound::Derived {
-        limits: &truth.bound,
-        derivation: Reference::DERIVATION.into(),
-    };
-    let found = compare(&truth.values, &output, &bound);
-    if !found.agree {
-        let first = found.first.first();
-        let told = first.map_or(String::new(), |d| {
-            format!(
-                ": out[{},{}] wanted {}, got {}",
-                d.row, d.col, d.wanted, d.actual
-            )
-        });
-        return Err(wrong(format!(
-            "{prefix}{expert} does not give the reference's outputs{told}"
-        )));
-    }
-    let proved = (elements, lost.len());
-    if lost.len() == elements {
-        return Ok(note(proved, format!("vacuous: every output is {BEYOND}")));
-    }
-    let mut verdict = "pass: within the derived bound of the reference".to_owned();
-    if stable {
-        verdict += ", equal bits to the same ranks unpadded";
-    }
-    if !lost.is_empty() {
-        let n = lost.len();
-        verdict += &format!("; vacuous for {n} of {elements} elements, {BEYOND}");
-    }
-    Ok(note(proved, verdict))
-}
-
-/// Whether neither value is finite, and both are of one class: NaN, or infinity of one sign.
-fn alike(original: f32, padded: f32) -> bool {
-    original.is_nan() && padded.is_nan() || original.is_infinite() && original == padded
-}
-
 /// The result does not hold: nothing is put in its place.
-fn wrong(why: impl std::fmt::Display) -> PadError {
+pub(super) fn wrong(why: impl std::fmt::Display) -> PadError {
     PadError::Refused(format!("the padded tensors do not hold: {why}"))
 }
 
-fn count(n: usize) -> u64 {
+pub(super) fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }

@@ -13,6 +13,7 @@ mod error;
 mod folder;
 mod hold;
 mod holders;
+mod outputs;
 mod recipe;
 mod resume;
 mod sizes;
@@ -20,6 +21,7 @@ mod space;
 mod stream;
 mod told;
 mod treat;
+mod turned;
 mod verify;
 mod write;
 

@@ -71,8 +71,7 @@ impl Request {
 impl Recipe {
     /// Whether no tensor changes.
     pub fn same(&self) -> bool {
-        let same = |part: &Part| part.width.same() && part.blocks.is_none();
-        same(&self.routed) && self.shared.as_ref().is_none_or(same)
+        !self.routed.changes() && !self.shared.as_ref().is_some_and(Part::changes)
     }
 
     /// Whether its sizes agree with each other: a certificate may say anything.

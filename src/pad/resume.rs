@@ -1,4 +1,4 @@
-//! Whether a file that an earlier run had finished still is what its journal says.
+//! Whether a file that an earlier run had finished, or one of the input, still is what was read of it.
 //!
 //! It must not write. Layer 8.
 
@@ -7,7 +7,7 @@ use super::digest::{hashed, hashed_tensor};
 use super::error::PadError;
 use super::folder::{Done, Making};
 use super::write::{Progress, Step};
-use crate::checkpoint::TensorFile;
+use crate::checkpoint::{Checkpoint, TensorFile};
 use std::path::Path;
 
 /// What a header says beside tensors, by the file's name in the checkpoint.
@@ -67,4 +67,21 @@ fn same(
         return Ok(false);
     }
     Ok(hashed_tensor(file, &note.name, entry.bytes, progress)? == *digest)
+}
+
+/// The first file of the input whose tensors are no longer those that were read: a file may be changed and
+/// keep its size and time.
+pub(super) fn changed(
+    checkpoint: &Checkpoint,
+    done: &[Done],
+    progress: &mut Progress<'_>,
+) -> Result<Option<String>, PadError> {
+    progress(Step::Doing("whether the input changed"));
+    for note in done.iter().flat_map(|done| &done.tensors) {
+        let (file, entry) = checkpoint.entry(&note.name)?;
+        if hashed_tensor(file, &note.name, entry.bytes, progress)? != note.input {
+            return Ok(Some(file.name().to_owned()));
+        }
+    }
+    Ok(None)
 }

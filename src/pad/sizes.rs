@@ -64,6 +64,11 @@ impl Part {
         }
     }
 
+    /// Whether its tensors change.
+    pub(super) fn changes(&self) -> bool {
+        !self.width.same() || self.blocks.is_some()
+    }
+
     /// Whether scales are of groups along a row alone, which leave rows as they are.
     pub(super) fn groups(&self) -> bool {
         matches!(

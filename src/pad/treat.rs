@@ -8,11 +8,11 @@ use super::change::{Change, Padding, Shaped};
 use super::error::{PadError, as_format, tensor};
 use super::recipe::Recipe;
 use super::sizes::{Blocks, Part, index};
-use crate::checkpoint::{Kind, Named, Rows, codes_in, named, stored_code};
+use crate::checkpoint::{Kind, Named, Place, Rows, codes_in, named, place_of, stored_code};
 use crate::num::Dtype;
 use crate::terms::{Extent, WeightFormat};
 use safetensors::Dtype as Stored;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every tensor of a checkpoint by name.
 pub(super) type Tensors = BTreeMap<String, Shaped>;
@@ -22,7 +22,7 @@ pub(super) struct Treat<'a> {
     pub(super) recipe: &'a Recipe,
     pub(super) tensors: &'a Tensors,
     /// Whether fused weights fit as [experts, outputs, inputs] and as [experts, inputs, outputs], by prefix.
-    fits: BTreeMap<&'a str, (bool, bool)>,
+    pub(super) fits: BTreeMap<&'a str, (bool, bool)>,
 }
 
 /// One tensor's matrix before it grows: extents of both axes in elements, as stored.
@@ -38,32 +38,6 @@ struct Extents {
 }
 
 impl<'a> Treat<'a> {
-    pub(super) fn new(recipe: &'a Recipe, tensors: &'a Tensors) -> Treat<'a> {
-        let mut treat = Treat {
-            recipe,
-            tensors,
-            fits: BTreeMap::new(),
-        };
-        let mut fits: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
-        for (name, shaped) in tensors {
-            let Some(named) = named(name, recipe.gated).filter(|n| n.fused) else {
-                continue;
-            };
-            let Some((rows, Kind::Weight)) = named.is else {
-                continue;
-            };
-            let halves = treat.halves(rows);
-            let (out, inner) = treat.logical(&recipe.routed, rows, halves);
-            let of = |n: u64| index(n).unwrap_or(usize::MAX);
-            let rest = shaped.shape.get(1..).unwrap_or_default();
-            let fit = fits.entry(named.prefix).or_insert((true, true));
-            fit.0 &= rest == [of(out), of(inner)];
-            fit.1 &= rest == [of(inner), of(out)];
-        }
-        treat.fits = fits;
-        treat
-    }
-
     /// The change that a tensor needs.
     pub(super) fn change(&self, name: &str, shaped: &Shaped) -> Result<Change, PadError> {
         let Some(named) = named(name, self.recipe.gated) else {
@@ -78,7 +52,7 @@ impl<'a> Treat<'a> {
                 return Err(tensor(name, why));
             }
         };
-        if part.width.same() && part.blocks.is_none() {
+        if !part.changes() {
             return Ok(Change::Copy);
         }
         let change = match named.is {
@@ -94,19 +68,28 @@ impl<'a> Treat<'a> {
         })
     }
 
-    /// What the names of layers with routed experts begin with, and how their weights are stored.
-    pub(super) fn routed(&self) -> BTreeMap<&'a str, WeightFormat> {
+    /// The layers with experts, first those of routed and then those of shared ones, and how their weights
+    /// are stored.
+    pub(super) fn experts(&self) -> BTreeMap<(bool, Place<'a>), WeightFormat> {
         let mut found = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for (name, shaped) in self.tensors {
-            let Some(named) = named(name, self.recipe.gated).filter(|n| !n.shared) else {
+            let Some(named) = named(name, self.recipe.gated) else {
                 continue;
             };
-            if !matches!(named.is, Some((_, Kind::Weight))) || found.contains_key(named.prefix) {
+            let part = match named.shared {
+                false => Some(&self.recipe.routed),
+                true => self.recipe.shared.as_ref(),
+            };
+            let (Some((_, Kind::Weight)), Some(part)) = (named.is, part) else {
+                continue;
+            };
+            if seen.contains(named.prefix) {
                 continue;
             }
-            let format = self.format(name, &named, &self.recipe.routed, Some(shaped.dtype));
-            if let Ok(format) = format {
-                found.insert(named.prefix, format);
+            if let Ok(format) = self.format(name, &named, part, Some(shaped.dtype)) {
+                seen.insert(named.prefix);
+                found.insert((named.shared, place_of(named.prefix)), format);
             }
         }
         found
@@ -317,7 +300,17 @@ impl<'a> Treat<'a> {
             true => (units(&other), units(&axis)),
             false => (units(&axis), units(&other)),
         };
-        let turned = self.is_turned(named) && c > 1;
+        // A single row or column may lie the other way, whichever way round weights do.
+        let rest = shaped.shape.get(usize::from(named.fused)..);
+        let lies = |a: u64, b: u64| {
+            index(a)
+                .zip(index(b))
+                .is_some_and(|(a, b)| rest == Some(&[a, b]))
+        };
+        let turned = match r == 1 || c == 1 {
+            true => r != c && lies(c, r),
+            false => self.is_turned(named),
+        };
         let (r, c) = if turned { (c, r) } else { (r, c) };
         let lead = self.lead(name, named, shaped)?;
         // Scales of another grid are another format's.
@@ -342,10 +335,6 @@ impl<'a> Treat<'a> {
         });
         let fill = fill.map_err(as_format)?;
         self.padding(name, shaped, &extents, axis, other, fill)
-    }
-
-    fn is_turned(&self, named: &Named<'_>) -> bool {
-        named.fused && self.fits.get(named.prefix) == Some(&(false, true))
     }
 
     /// A weight's matrix, checked against the sizes.

@@ -2,7 +2,9 @@
 //!
 //! It must not decide what a tensor becomes. Layer 8.
 
-use super::before::{changes, done_before, outside, read_config, shapes, texts, unnamed};
+use super::before::{
+    already_done, changes, read_config, refuse_inside, refuse_unindexed, shapes, texts, with_biases,
+};
 use super::certificate::{
     CERTIFICATE, Certificate, FileNote, OutputNote, RuleNote, TensorNote, tool,
 };
@@ -16,6 +18,7 @@ use super::stream;
 use super::treat::Tensors;
 use crate::checkpoint::{Checkpoint, CheckpointError, Output, TensorFile, header};
 use crate::rule::Rule;
+use safetensors::Dtype;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -88,12 +91,15 @@ pub fn pad(
     // Without a slash at its end, or the partial folder would lie inside it.
     let out: &Path = &out.components().collect::<PathBuf>();
     let config = read_config(folder)?;
-    if let Some(sentence) = done_before(folder, out, request, &config, (rule, switches), progress)?
+    if let Some(sentence) = already_done(folder, out, request, &config, (rule, switches), progress)?
     {
         return Ok(Outcome::Nothing(sentence));
     }
-    outside(folder, out)?;
-    let recipe = recipe(&config.model, &config.keys, request, rule, switches);
+    refuse_inside(folder, out)?;
+    let checkpoint = Checkpoint::open(folder)?;
+    checkpoint.refuse_odd_layers()?;
+    let model = with_biases(&config.model, &checkpoint);
+    let recipe = recipe(&model, &config.keys, request, rule, switches);
     let recipe = recipe.map_err(|error| match error {
         PadError::Refused(why) => PadError::File {
             file: config.file.clone(),
@@ -109,9 +115,8 @@ pub fn pad(
         )));
     }
     let files = list(folder)?;
-    let checkpoint = Checkpoint::open(folder)?;
     let tensors = shapes(&checkpoint)?;
-    unnamed(folder, &files, &checkpoint, recipe.gated)?;
+    refuse_unindexed(folder, &files, &checkpoint, recipe.gated)?;
     let changes = changes(&config.file, &checkpoint, &recipe, &tensors)?;
     let run = Run {
         folder,
@@ -162,7 +167,8 @@ pub fn pad(
         Err(error) => {
             // The next run must not go on from what does not hold.
             making.abandon()?;
-            return Err(error);
+            let changed = super::resume::changed(&checkpoint, &done, progress)?;
+            return Err(changed.map_or(error, |file| PadError::Changed { file }));
         }
     };
     let rule = rule.map(|rule| RuleNote {
@@ -175,7 +181,7 @@ pub fn pad(
         tool: tool(),
         request: request.clone(),
         rule,
-        audit,
+        audit: Some(audit),
         differential,
         plan: recipe,
         tensors: done.iter().flat_map(|d| d.tensors.clone()).collect(),
@@ -258,7 +264,7 @@ impl Run<'_> {
             let (file, entry) = self.checkpoint.entry(name)?;
             let said = file.data(name, 0..entry.bytes)?;
             if said != *from {
-                let [said, wanted] = [&said, from].map(|bytes| numbers(bytes));
+                let [said, wanted] = [&said, from].map(|bytes| numbers(bytes, entry.dtype));
                 let why = format!("it says {said:?}, and the weight beside it is {wanted:?}");
                 let (file, tensor) = (file.name().to_owned(), name.clone());
                 return Err(CheckpointError::Tensor { file, tensor, why }.into());
@@ -467,11 +473,16 @@ impl<W: Write> Named<'_, W> {
     }
 }
 
-/// Two numbers of a type, as they are stored.
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    let each = bytes.chunks((bytes.len() / 2).max(1));
-    each.map(|number| number.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
-        .collect()
+/// Two numbers of a type, as they are stored; one below zero is told as such.
+fn numbers(bytes: &[u8], dtype: Dtype) -> Vec<i128> {
+    let wide = (bytes.len() / 2).max(1);
+    let signed = matches!(dtype, Dtype::I64 | Dtype::I32);
+    let each = bytes.chunks(wide).map(|number| {
+        let bits = number.iter().rev().fold(0, |n, &b| n << 8 | i128::from(b));
+        let negative = signed && number.last().is_some_and(|b| b >> 7 == 1);
+        bits - if negative { 1 << (8 * wide) } else { 0 }
+    });
+    each.collect()
 }
 
 /// A file that ends where it did not when it was opened has changed.

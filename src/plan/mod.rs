@@ -11,6 +11,7 @@ mod derive;
 mod derive_tests;
 mod entry;
 mod hidden;
+mod idle;
 #[cfg(test)]
 pub(crate) mod lemmas;
 mod memory;
@@ -29,6 +30,7 @@ pub use bare::{unpadded, unpadded_in};
 pub use conditions::{concerns, unread_version};
 pub use derive::{RANKS_MAX, REFINE_MIN, plan_layer, plan_sizes};
 pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, spelled_rule};
+pub use idle::idle_word;
 pub use memory::{Memory, is_activation};
 pub use replicas::{replicated, unread_groups, unread_replicas};
 pub use split::{Cut, cut};

@@ -416,6 +416,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The plan of a checkpoint whose scales are of another type than the format's.
+    pub fn with_scales_of(mut self, dtype: Dtype) -> Plan {
+        for scale in [&mut self.w13_scale, &mut self.w2_scale]
+            .into_iter()
+            .flatten()
+        {
+            scale.pad_code = match scale.pad_code == scale.dtype.one_code() {
+                true => dtype.one_code(),
+                false => dtype.zero_code().unwrap_or(0),
+            };
+            scale.dtype = dtype;
+        }
+        self
+    }
+
     /// What decides the verdict, and else the first thing worth knowing.
     pub fn reason(&self) -> Option<&Violation> {
         let decisive = decisive(&self.violations)?;

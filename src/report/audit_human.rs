@@ -118,26 +118,24 @@ fn unnamed(audit: &Audit) -> String {
     if audit.regions.iter().any(|r| r.fault == Fault::Element) {
         told.push("no known fault makes these elements".to_owned());
     }
-    let are = |names: &[&str], what: &str| {
+    let missing = |verb: &str, _: &str| format!("{verb} missing");
+    let of_size = |verb: &str, whose: &str| {
+        format!("{verb} of another size, and none of {whose} elements was compared")
+    };
+    let extra = |verb: &str, _: &str| format!("{verb} not in the plan");
+    let sentences: [(Fault, &dyn Fn(&str, &str) -> String); 3] = [
+        (Fault::Missing, &missing),
+        (Fault::Size, &of_size),
+        (Fault::Extra, &extra),
+    ];
+    for (fault, sentence) in sentences {
+        let names = of(&[fault]);
         let (verb, whose) = match names.len() {
+            0 => continue,
             1 => ("is", "its"),
             _ => ("are", "their"),
         };
-        let what = what.replace("its", whose);
-        format!("{} {verb} {what}", names.join(" and "))
-    };
-    for (fault, what) in [
-        (Fault::Missing, "missing"),
-        (
-            Fault::Size,
-            "of another size, and none of its elements was compared",
-        ),
-        (Fault::Extra, "not in the plan"),
-    ] {
-        let names = of(&[fault]);
-        if !names.is_empty() {
-            told.push(are(&names, what));
-        }
+        told.push(format!("{} {}", names.join(" and "), sentence(verb, whose)));
     }
     if told.is_empty() {
         told.push("no known fault leaves such padding".to_owned());

@@ -4,6 +4,7 @@
 
 use super::parts::SCHEMA;
 use crate::audit::{Audited, Diagnosis, Difference, Evidence, Fault};
+use crate::checkpoint::LayerId;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -24,7 +25,7 @@ pub fn audit_json(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
         "before": audited.before,
         "after": audited.after,
         "prefix": audited.prefix,
-        "layer": audited.layer,
+        "layer": audited.layer.map(layer),
         "rule": audited.rule,
         "tp": audited.tp,
         "ep": audited.ep,
@@ -41,6 +42,14 @@ pub fn audit_json(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
     });
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
+}
+
+/// A number, or a draft's name.
+fn layer(id: LayerId) -> Value {
+    match id {
+        LayerId::Model(number) => json!(number),
+        LayerId::Draft(_) => json!(id.to_string()),
+    }
 }
 
 fn difference(d: &Difference) -> Value {

@@ -91,11 +91,15 @@ fn checks(certificate: &Certificate, to: &mut dyn Write) -> io::Result<()> {
     match &certificate.audit {
         Some(audit) => writeln!(
             to,
-            "{:WORD$}{} of {} experts in {}: {}, every element in its place, every pad inert",
+            "{:WORD$}{} of {} experts in {}{}: {}, every element in its place, every pad inert",
             "audit",
             audit.experts.0,
             audit.experts.1,
             plural(audit.layers, "layer"),
+            match audit.shared {
+                0 => String::new(),
+                some => format!(", shared ones in {}", thousands(some)),
+            },
             plural(audit.checked_bytes, "byte"),
         )?,
         None => writeln!(to, "{:WORD$}none: no layer was looked at", "audit")?,

@@ -8,14 +8,31 @@ use crate::checkpoint::verified::{json, resealed};
 use padproof::pad::{CERTIFICATE, Outcome};
 use std::path::{Path, PathBuf};
 
+const ASKED: Asked = Asked::Align { tp: 2, align: 16 };
+/// What would pad further.
+const MORE: Asked = Asked::Align { tp: 2, align: 64 };
+
+/// A small checkpoint that nothing is odd about.
+fn plain() -> Scene {
+    Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN))
+}
+
+/// The same with what was padded of it, in a folder that is kept as long.
+fn padded() -> (Scene, tempfile::TempDir, PathBuf) {
+    let scene = plain();
+    let (keep, out) = scene.out();
+    scene.padded(&out, &ASKED);
+    (scene, keep, out)
+}
+
 /// The partial folder would lie inside an output that is named with a slash.
 #[test]
 fn an_output_may_be_named_as_folders_are() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let scene = plain();
     for end in ["", "/", "//.", "/./"] {
         let (_keep, out) = scene.out();
         let named = PathBuf::from(format!("{}{end}", out.display()));
-        scene.padded(&named, &Asked::Align { tp: 2, align: 16 });
+        scene.padded(&named, &ASKED);
         assert_eq!(verified(&out).faults, 0, "{end}");
         assert!(!out.join(".padproof-partial").exists());
     }
@@ -24,13 +41,12 @@ fn an_output_may_be_named_as_folders_are() {
 /// A folder of that name was emptied, and a link followed, whatever it held.
 #[test]
 fn a_partial_folder_that_no_padding_left_is_not_touched() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let asked = Asked::Align { tp: 2, align: 16 };
+    let scene = plain();
     let (_keep, out) = scene.out();
     let partial = padproof::pad::partial(&out);
     let theirs = out.with_file_name("theirs");
     let refused = |files: &[&str], why: &str| {
-        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        let error = scene.pad(&out, &ASKED).unwrap_err().to_string();
         assert!(error.contains(why) && !out.exists(), "{error}");
         for file in files {
             assert_eq!(std::fs::read_to_string(partial.join(file)).unwrap(), "mine");
@@ -60,7 +76,7 @@ fn a_partial_folder_that_no_padding_left_is_not_touched() {
     // What a run left that was killed in its first line.
     write(&partial, "journal");
     std::fs::write(partial.join("journal"), "{\"tool\":\"padpr").unwrap();
-    scene.padded(&out, &asked);
+    scene.padded(&out, &ASKED);
     assert_eq!(verified(&out).faults, 0);
     assert!(!partial.exists());
 }
@@ -70,8 +86,7 @@ fn a_partial_folder_that_no_padding_left_is_not_touched() {
 #[test]
 fn pipes_in_place_of_files_are_no_regular_files() {
     use std::process::Command;
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let asked = Asked::Align { tp: 2, align: 16 };
+    let scene = plain();
     for name in [
         "config.json",
         "model.safetensors.index.json",
@@ -79,7 +94,7 @@ fn pipes_in_place_of_files_are_no_regular_files() {
         CERTIFICATE,
     ] {
         let (_keep, out) = scene.out();
-        scene.padded(&out, &asked);
+        scene.padded(&out, &ASKED);
         std::fs::remove_file(out.join(name)).unwrap();
         let made = Command::new("mkfifo").arg(out.join(name)).status().unwrap();
         assert!(made.success());
@@ -102,10 +117,7 @@ fn pipes_in_place_of_files_are_no_regular_files() {
 #[test]
 fn configs_and_indexes_that_are_none_are_told_at_once() {
     use std::process::Command;
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    let asked = Asked::Align { tp: 2, align: 16 };
-    scene.padded(&out, &asked);
+    let (scene, _keep, out) = padded();
     let within = |verb: &str, more: &[&str], paths: &[&Path]| {
         Command::new("timeout")
             .args(["60", env!("CARGO_BIN_EXE_padproof"), verb])
@@ -141,7 +153,7 @@ fn configs_and_indexes_that_are_none_are_told_at_once() {
             .set_len(1 << 40)
             .unwrap();
         let twice = out.with_file_name("twice");
-        let error = scene.pad(&twice, &asked).unwrap_err().to_string();
+        let error = scene.pad(&twice, &ASKED).unwrap_err().to_string();
         assert!(error.contains(&why), "{name}: {error}");
         if name == "config.json" {
             crate::checkpoint::refused(&within("plan", &[], &[scene.path()]), &why);
@@ -170,16 +182,10 @@ fn configs_and_indexes_that_are_none_are_told_at_once() {
 /// Either alone was believed: pad padded a padded checkpoint again, from 64 to 128.
 #[test]
 fn a_key_without_a_certificate_and_a_certificate_without_a_key_are_refused() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    let (asked, more) = (
-        Asked::Align { tp: 2, align: 16 },
-        Asked::Align { tp: 2, align: 64 },
-    );
-    scene.padded(&out, &asked);
+    let (scene, _keep, out) = padded();
     let twice = out.with_file_name("twice");
     let refused = |folder: &Path, words: &[&str]| {
-        for asked in [&asked, &more] {
+        for asked in [&ASKED, &MORE] {
             let error = pad_with(folder, &twice, asked).unwrap_err().to_string();
             for word in words {
                 assert!(error.contains(word), "{error}");
@@ -237,40 +243,30 @@ fn a_key_without_a_certificate_and_a_certificate_without_a_key_are_refused() {
         ],
     );
     std::fs::write(&certificate, whole).unwrap();
-    let again = pad_with(&out, &twice, &asked);
+    let again = pad_with(&out, &twice, &ASKED);
     assert!(matches!(again, Ok(Outcome::Nothing(_))), "{again:?}");
 }
 
 /// NemotronH's configs hold `"time_step_limit": [0.0, Infinity]`.
 #[test]
 fn a_config_that_only_python_reads_is_known_as_padded() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let scene = plain();
     let path = scene.path().join("config.json");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.replacen('{', "{\n  \"time_step_limit\": [0.0, Infinity],", 1);
     std::fs::write(&path, text).unwrap();
     let (_keep, out) = scene.out();
-    scene.padded(&out, &Asked::Align { tp: 2, align: 16 });
+    scene.padded(&out, &ASKED);
     assert_eq!(verified(&out).faults, 0);
-    let again = pad_with(
-        &out,
-        &out.with_file_name("b"),
-        &Asked::Align { tp: 2, align: 64 },
-    );
+    let again = pad_with(&out, &out.with_file_name("b"), &MORE);
     assert!(again.unwrap_err().to_string().contains("was padded before"));
 }
 
 #[test]
 fn another_checkpoint_with_the_same_config_is_not_said_to_be_padded() {
-    let line = "e=2,h=32,i=44,tp=2,w=bf16,fill=wild";
-    let (scene, other) = (
-        Scene::new(Made::new(line, QWEN)),
-        Scene::new(Made::new(line, QWEN)),
-    );
-    let (_keep, out) = scene.out();
-    let asked = Asked::Align { tp: 2, align: 16 };
-    scene.padded(&out, &asked);
-    let same = other.pad(&out, &asked);
+    let (_scene, _keep, out) = padded();
+    let other = plain();
+    let same = other.pad(&out, &ASKED);
     assert!(
         matches!(same, Ok(Outcome::Nothing(_))),
         "equal bytes: {same:?}"
@@ -279,18 +275,17 @@ fn another_checkpoint_with_the_same_config_is_not_said_to_be_padded() {
     let mut bytes = std::fs::read(&shard).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&shard, bytes).unwrap();
-    let error = other.pad(&out, &asked).unwrap_err().to_string();
+    let error = other.pad(&out, &ASKED).unwrap_err().to_string();
     assert!(error.contains("is there already"), "{error}");
 }
 
 /// Without an index engines load every file, and the format's own readers `model.safetensors`.
 #[test]
 fn nothing_of_a_folder_is_left_behind_in_silence() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let scene = plain();
     let (_keep, out) = scene.out();
-    let asked = Asked::Align { tp: 2, align: 16 };
     let refused = |why: &str| {
-        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        let error = scene.pad(&out, &ASKED).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
         assert!(!out.exists() && !padproof::pad::partial(&out).exists());
     };
@@ -314,10 +309,7 @@ fn nothing_of_a_folder_is_left_behind_in_silence() {
 
 #[test]
 fn an_output_that_was_damaged_is_not_said_to_be_done() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    let asked = Asked::Align { tp: 2, align: 16 };
-    scene.padded(&out, &asked);
+    let (scene, _keep, out) = padded();
     let shard = out.join("model-00001-of-00003.safetensors");
     let whole = std::fs::read(&shard).unwrap();
     let mut flipped = whole.clone();
@@ -327,27 +319,24 @@ fn an_output_that_was_damaged_is_not_said_to_be_done() {
         if let Some(bytes) = bytes {
             std::fs::write(&shard, bytes).unwrap();
         }
-        let error = scene.pad(&out, &asked).unwrap_err().to_string();
+        let error = scene.pad(&out, &ASKED).unwrap_err().to_string();
         assert!(error.contains("not as it was written"), "{error}");
         std::fs::write(&shard, &whole).unwrap();
     }
-    assert!(matches!(scene.pad(&out, &asked), Ok(Outcome::Nothing(_))));
+    assert!(matches!(scene.pad(&out, &ASKED), Ok(Outcome::Nothing(_))));
 }
 
 #[test]
 fn padding_again_writes_nothing_and_says_why() {
-    let scene = Scene::new(Made::new("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    let asked = Asked::Align { tp: 2, align: 16 };
-    scene.padded(&out, &asked);
+    let (scene, _keep, out) = padded();
     let nothing = |folder: &Path, out: &Path, asked: &Asked| match pad_with(folder, out, asked) {
         Ok(Outcome::Nothing(sentence)) => sentence,
         other => panic!("{other:?}"),
     };
-    let again = nothing(scene.path(), &out, &asked);
+    let again = nothing(scene.path(), &out, &ASKED);
     assert!(again.contains("padded so already"), "{again}");
     let twice = out.with_file_name("twice");
-    let of_result = nothing(&out, &twice, &asked);
+    let of_result = nothing(&out, &twice, &ASKED);
     assert!(of_result.contains("padded so already"), "{of_result}");
     let whole = nothing(scene.path(), &twice, &Asked::Align { tp: 2, align: 22 });
     assert!(whole.contains("nothing to pad"), "{whole}");
@@ -355,26 +344,17 @@ fn padding_again_writes_nothing_and_says_why() {
     let refused = |folder: &Path, out: &Path, asked: &Asked| {
         pad_with(folder, out, asked).unwrap_err().to_string()
     };
-    let other = Asked::Align { tp: 2, align: 64 };
-    let there = refused(scene.path(), &out, &other);
+    let there = refused(scene.path(), &out, &MORE);
     assert!(there.contains("is there already"), "{there}");
-    let padded = refused(&out, &twice, &other);
-    assert!(
-        padded.contains("was padded before, from 44 to 64"),
-        "{padded}"
-    );
+    let padded = refused(&out, &twice, &MORE);
+    let sizes = "was padded before, from 44 to 64";
+    assert!(padded.contains(sizes), "{padded}");
 }
 
 /// Its certificate was believed unread: a stale or forged one made a damaged folder "padded so already".
 #[test]
 fn a_padded_input_is_held_against_its_certificate_before_that_is_believed() {
-    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
-    let (_keep, out) = scene.out();
-    let (asked, more) = (
-        Asked::Align { tp: 2, align: 16 },
-        Asked::Align { tp: 2, align: 64 },
-    );
-    scene.padded(&out, &asked);
+    let (_scene, _keep, out) = padded();
     let twice = out.with_file_name("twice");
     let told = |asked: &Asked, why: &str| {
         let error = pad_with(&out, &twice, asked).unwrap_err().to_string();
@@ -391,26 +371,26 @@ fn a_padded_input_is_held_against_its_certificate_before_that_is_believed() {
     *flipped.last_mut().unwrap() ^= 1;
     for (bytes, why) in [(&flipped[..], "is not the pad"), (&whole[..99], "(bytes)")] {
         std::fs::write(&path, bytes).unwrap();
-        told(&asked, why);
+        told(&ASKED, why);
     }
     std::fs::write(&path, &whole).unwrap();
     let (path, whole) = file("model.safetensors.index.json");
     std::fs::write(&path, "{}").unwrap();
-    told(&asked, "index");
+    told(&ASKED, "index");
     std::fs::write(&path, &whole).unwrap();
     // Certificates of other requests: one that agrees with itself, and one of another folder.
     let (path, whole) = file(CERTIFICATE);
     json(&path, |value| value["request"]["align"] = 64.into());
     resealed(&out);
-    told(&more, "its width of 64 would still become 128");
+    told(&MORE, "its width of 64 would still become 128");
     let other = Scene::new(Made::new("e=2,h=32,i=60,tp=2,w=bf16,fill=wild", QWEN));
     let (_keep, others) = other.out();
-    other.padded(&others, &asked);
+    other.padded(&others, &ASKED);
     std::fs::copy(others.join(CERTIFICATE), &path).unwrap();
-    told(&asked, "says its padproof-certificate.json, but");
+    told(&ASKED, "says its padproof-certificate.json, but");
     std::fs::write(&path, &whole).unwrap();
     assert!(matches!(
-        pad_with(&out, &twice, &asked),
+        pad_with(&out, &twice, &ASKED),
         Ok(Outcome::Nothing(_))
     ));
 }

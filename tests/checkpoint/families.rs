@@ -2,7 +2,7 @@
 
 use crate::checkpoint::invent::{Family, MIXTRAL, QWEN, after, before, made};
 use padproof::audit::{audit_files, diagnose, layer_shape};
-use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerShape};
+use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerId, LayerShape};
 use padproof::layout::{logical_of, pack_layer, roles};
 use padproof::plan::Plan;
 use safetensors::Dtype;
@@ -17,7 +17,7 @@ pub(crate) fn shape(plan: &Plan, family: Family) -> LayerShape {
 fn holds(line: &str, family: Family) {
     let (case, plan, logical) = made(line);
     let file = before(&case, &logical, family, PREFIX).open();
-    let layer = Layer::find(&file, shape(&plan, family), Some(3))
+    let layer = Layer::find(&file, shape(&plan, family), Some(LayerId::Model(3)))
         .unwrap_or_else(|e| panic!("{line} {family:?}: {e}"));
     let experts = usize::try_from(case.e).unwrap();
     let read = layer
@@ -34,7 +34,7 @@ fn holds(line: &str, family: Family) {
     let packed = pack_layer(&plan, &logical).unwrap();
     let all: Vec<usize> = (0..plan.ranks.len()).collect();
     let dumped = after(&packed, &all).open();
-    let dump = Dump::find(&dumped, Some(3), None, plan.ranks.len()).unwrap();
+    let dump = Dump::find(&dumped, Some(LayerId::Model(3)), None, plan.ranks.len()).unwrap();
     let audit = audit_files(&plan, &layer, &dump).unwrap();
     assert!(audit.clean(), "{line} {family:?}: {:?}", audit.first);
     let bytes: usize = all
@@ -136,7 +136,10 @@ fn a_layer_is_found_by_number_or_is_the_first_with_experts() {
         vec![0; 2],
     );
     let file = file.open();
-    let at = |number| Layer::find(&file, shape(&plan, QWEN), number).map(|l| l.prefix().to_owned());
+    let at = |number: Option<u64>| {
+        Layer::find(&file, shape(&plan, QWEN), number.map(LayerId::Model))
+            .map(|l| l.prefix().to_owned())
+    };
     assert_eq!(at(None).unwrap(), "model.layers.2.mlp.experts.");
     assert_eq!(at(Some(10)).unwrap(), "model.layers.10.mlp.experts.");
     let error = at(Some(5)).unwrap_err().to_string();

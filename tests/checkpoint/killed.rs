@@ -242,6 +242,38 @@ fn an_input_that_changes_during_the_run_stops_it() {
     assert_eq!(resumed(&scene, &out, &asked), 0);
 }
 
+/// Its size and time were kept: the result was said not to hold, as if the padding were at fault.
+#[test]
+fn an_input_that_changes_and_keeps_its_time_is_told_as_that() {
+    let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let shard = scene.path().join("model-00001-of-00003.safetensors");
+    let mut changed = false;
+    let mut told = |step: Step<'_>| {
+        // When every file is written, and the checks begin.
+        if matches!(step, Step::Doing("checking")) && !std::mem::replace(&mut changed, true) {
+            let time = shard.metadata().unwrap().modified().unwrap();
+            let mut bytes = std::fs::read(&shard).unwrap();
+            let last = bytes.len() - 200;
+            bytes[last..].iter_mut().for_each(|b| *b ^= 1);
+            let names = bytes.len() / 2;
+            bytes[names] ^= 1;
+            std::fs::write(&shard, bytes).unwrap();
+            let file = std::fs::File::options().write(true).open(&shard).unwrap();
+            file.set_modified(time).unwrap();
+        }
+    };
+    let asked = Asked::Align { tp: 2, align: 16 };
+    let error = pad_told(scene.path(), &out, &asked, &mut told).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("00001-of-00003.safetensors changed while it was read"),
+        "{error}"
+    );
+    assert!(!out.exists());
+    assert!(!partial(&out).exists());
+}
+
 #[test]
 fn two_runs_do_not_write_one_output() {
     let scene = Scene::new(Made::new("e=2,h=32,i=44,tp=2,w=bf16,fill=wild", QWEN));

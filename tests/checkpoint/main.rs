@@ -7,6 +7,7 @@ mod again;
 mod claims;
 mod command;
 mod commands;
+mod drafts;
 mod families;
 mod faults;
 mod hostile;
@@ -21,7 +22,9 @@ mod plain;
 mod planted;
 mod python;
 mod scene;
+mod sentences;
 mod shared;
+mod stored;
 mod verified;
 
 use std::path::Path;

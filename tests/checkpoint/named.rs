@@ -10,7 +10,7 @@ use crate::checkpoint::planted::{UNGATED, files, told};
 use crate::checkpoint::refused;
 use crate::checkpoint::scene::{Made, Scene};
 use padproof::audit::{audit_files, diagnose, refined};
-use padproof::checkpoint::{Dump, Layer};
+use padproof::checkpoint::{Dump, Layer, LayerId};
 use padproof::layout::{PackedInputs, pack_layer};
 use padproof::plan::{Plan, Role};
 use padproof::terms::Order;
@@ -174,7 +174,7 @@ fn exchanged_experts_and_layers_are_named_on_every_rank() {
     let other = before(&case, &theirs, QWEN, "model.layers.1.mlp.");
     file.tensors.extend(other.tensors);
     let file = file.open();
-    let layer = Layer::find(&file, shape(&plan, QWEN), Some(0)).unwrap();
+    let layer = Layer::find(&file, shape(&plan, QWEN), Some(LayerId::Model(0))).unwrap();
     for rank in 0..8 {
         let names = |packed: &PackedInputs, swapped: bool| {
             let mut dumped = after(packed, &[rank]);
@@ -255,7 +255,7 @@ fn another_layers_dump_is_named_with_its_number() {
         let layers = before(&case, &theirs, QWEN, "model.layers.4.mlp.");
         file.tensors.extend(layers.tensors);
         let file = file.open();
-        let layer = Layer::find(&file, shape(&plan, QWEN), Some(0)).unwrap();
+        let layer = Layer::find(&file, shape(&plan, QWEN), Some(LayerId::Model(0))).unwrap();
         let dumped = after(&pack_layer(&plan, &theirs).unwrap(), &[1]).open();
         let dump = Dump::find(&dumped, None, None, 2).unwrap();
         let audit = audit_files(&plan, &layer, &dump).unwrap();
@@ -354,4 +354,67 @@ fn what_is_missing_or_of_another_size_is_said_and_not_blamed_on_elements() {
     // It was said that --rule is missing.
     let run = padproof(&["audit", "--tp", "2"], &[scene.path(), &path]);
     refused(&run, "--rule <ID>|--layout <SCHEME>");
+}
+
+/// One expert's zero tensors were said to be a rank that loaded nothing.
+#[test]
+fn an_expert_without_weights_is_no_rank_without_weights() {
+    let line = "e=4,h=32,i=44,tp=2,w=bf16,pad=i32,fill=wild";
+    let (case, plan, logical) = made(line);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let right = pack_layer(&plan, &logical).unwrap();
+    let named = |experts: std::ops::Range<usize>, roles: &[Role]| {
+        let mut packed = right.clone();
+        for &role in roles {
+            let bytes = packed.ranks[1].get_mut(role).unwrap().bytes_mut();
+            let one = bytes.len() / 4;
+            bytes[experts.start * one..experts.end * one].fill(0);
+        }
+        let dumped = after(&packed, &[0, 1]).open();
+        let dump = Dump::find(&dumped, None, None, 2).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        found.iter().map(|f| f.name).collect::<Vec<_>>()
+    };
+    let (w13, w2) = (Role::W13, Role::W2);
+    for experts in [0..1, 3..4, 1..3] {
+        for roles in [&[w13, w2][..], &[w2], &[w13]] {
+            let found = named(experts.clone(), roles);
+            assert!(
+                !found.contains(&"last-rank-missing"),
+                "{experts:?} {roles:?}: {found:?}"
+            );
+        }
+    }
+    assert_eq!(named(0..4, &[w13, w2]), ["last-rank-missing"]);
+    assert_eq!(named(0..4, &[w2]), ["last-rank-missing"]);
+}
+
+/// Of a single tensor one of both names was left out.
+#[test]
+fn two_faults_that_make_the_same_tensor_are_both_named() {
+    let line = "e=2,h=32,i=48,tp=2,w=bf16,fill=wild";
+    let (case, plan, logical) = made(line);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    let mut packed = pack_layer(&plan, &logical).unwrap();
+    let role = Role::W2;
+    let first = packed.ranks[0].get_mut(role).unwrap().bytes().to_vec();
+    packed.ranks[1]
+        .get_mut(role)
+        .unwrap()
+        .bytes_mut()
+        .copy_from_slice(&first);
+    let named = |ranks: &[usize]| {
+        let dumped = after(&packed, ranks).open();
+        let dump = Dump::find(&dumped, None, None, 2).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        assert!(found.iter().all(|f| f.tensors == ["w2"]), "{found:?}");
+        found.iter().map(|f| f.name).collect::<Vec<_>>()
+    };
+    // A file alone is more likely of another rank.
+    assert_eq!(named(&[1]), ["ranks-exchanged", "ranks-all-first"]);
+    assert_eq!(named(&[0, 1]), ["ranks-all-first", "ranks-exchanged"]);
 }

@@ -5,7 +5,7 @@ use crate::checkpoint::families::shape;
 use crate::checkpoint::invent::{Family, QWEN, before, made};
 use crate::checkpoint::scene::{Asked, Made, Scene, verified};
 use crate::checkpoint::verified::{Held, change, json, of, resealed};
-use padproof::checkpoint::{Checkpoint, Layer};
+use padproof::checkpoint::{Checkpoint, Layer, LayerId};
 use padproof::pad::CERTIFICATE;
 use std::path::Path;
 
@@ -99,7 +99,7 @@ fn square_fused_experts_without_a_gate_are_refused() {
         tensor.0 = tensor.0.replace("gate_up_proj", "up_proj");
     }
     let file = file.open();
-    let error = Layer::find(&file, shape(&plan, Family::Fused), Some(3)).err();
+    let error = Layer::find(&file, shape(&plan, Family::Fused), Some(LayerId::Model(3))).err();
     let error = error.unwrap().to_string();
     assert!(
         error.contains("nothing says which axis is which"),

@@ -6,7 +6,7 @@ use crate::checkpoint::families::shape;
 use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, made};
 use crate::checkpoint::scene::{Asked, Made, Scene, verified};
 use padproof::audit::{audit_files, layer_shape};
-use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerShape};
+use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerId, LayerShape};
 use padproof::layout::logical_of;
 use padproof::pad::{Outcome, Padded};
 use padproof::plan::{Role, plan};
@@ -115,7 +115,9 @@ fn holds(made_of: Made, asked: Asked, scheme: &str) -> Padded {
             note.verdict
         );
     }
-    assert_eq!(padded.certificate.differential.len(), 2);
+    let shared = padded.certificate.plan.shared.as_ref();
+    let kinds = 1 + usize::from(shared.is_some_and(|part| !part.width.same()));
+    assert_eq!(padded.certificate.differential.len(), 2 * kinds);
     if padded.certificate.plan.routed.blocks.is_none() {
         audited(&scene, made_of, &out, scheme, &padded);
     }
@@ -138,8 +140,8 @@ fn audited(scene: &Scene, made_of: Made, out: &Path, scheme: &str, padded: &Padd
         ..layer_shape(&plan, made_of.family == Family::GptOss).unwrap()
     };
     for number in 0..2 {
-        let layer = Layer::find(&before, old, Some(number)).unwrap();
-        let result = Layer::find(&after, new, Some(number)).unwrap();
+        let layer = Layer::find(&before, old, Some(LayerId::Model(number))).unwrap();
+        let result = Layer::find(&after, new, Some(LayerId::Model(number))).unwrap();
         let experts: Vec<Logical> = (0..old.experts)
             .map(|e| result.read(e..e + 1).unwrap())
             .collect();
@@ -165,6 +167,7 @@ fn audited(scene: &Scene, made_of: Made, out: &Path, scheme: &str, padded: &Padd
 pub(crate) fn everything() -> Vec<(Made, u64)> {
     let each: &[(&str, u64)] = &[
         ("e=3,h=32,i=44,tp=2,w=bf16,fill=wild", 16),
+        ("e=2,h=64,i=96,tp=2,w=nvfp4,bias=both,fill=wild", 64),
         ("e=2,h=32,i=44,tp=2,w=f16,fill=wild", 32),
         ("e=2,h=32,i=44,tp=2,w=f32,fill=wild", 3),
         ("e=2,h=64,i=44,tp=2,w=fp8,fill=wild", 16),
@@ -184,6 +187,7 @@ pub(crate) fn everything() -> Vec<(Made, u64)> {
     for line in [
         "e=3,h=32,i=44,tp=2,w=bf16,fill=wild",
         "e=3,h=32,i=40,tp=2,w=f32,fill=wild",
+        "e=3,h=32,i=40,tp=2,w=bf16,bias=both,fill=wild",
     ] {
         all.extend([Family::Fused, Family::Transposed].map(|family| (Made::new(line, family), 32)));
     }

@@ -58,6 +58,11 @@ fn quantisation_methods_become_formats() {
         json!({"quant_method": "awq", "bits": 4, "group_size": 32}),
         [Int4G32; 3],
     );
+    // In the words of AWQ's first files.
+    formats(
+        json!({"quant_method": "awq", "w_bit": 4, "q_group_size": 64, "version": "GEMM"}),
+        [Int4G64; 3],
+    );
     formats(
         json!({"quant_method": "w4afp8"}),
         [Int4, Fp8Block, Fp8Block],
@@ -190,6 +195,26 @@ fn a_quantisation_without_a_format_is_refused() {
         json!({"quant_method": "awq", "bits": 4, "group_size": 0}),
         "quantization_config.group_size is 0",
     );
+    refused(
+        json!({"quant_method": "awq", "w_bit": 4, "q_group_size": 64, "group_size": 128}),
+        "q_group_size: q_group_size 64 beside another group_size",
+    );
+    // It was taken as if nothing were said.
+    let of_weights = |strategy: &str, size: Value| {
+        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+        "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": strategy, "group_size": size}}}})
+    };
+    let told = |entry| quantised(entry).unwrap_err().to_string();
+    for size in [json!("128"), json!(1.5), json!(-2), json!([128])] {
+        let text = told(of_weights("channel", size));
+        assert!(text.contains("weights.group_size is "), "{text}");
+    }
+    for strategy in ["channel", "tensor"] {
+        let text = told(of_weights(strategy, json!(128)));
+        let word =
+            format!("weights.group_size: a strategy of one scale a {strategy} with group_size 128");
+        assert!(text.contains(&word), "{text}");
+    }
     refused(
         json!({"quant_method": "fp8", "weight_block_size": [128, 96]}),
         "fp8 with blocks of 128x96",
