@@ -118,24 +118,19 @@ fn unnamed(audit: &Audit) -> String {
     if audit.regions.iter().any(|r| r.fault == Fault::Element) {
         told.push("no known fault makes these elements".to_owned());
     }
-    let missing = |verb: &str, _: &str| format!("{verb} missing");
-    let of_size = |verb: &str, whose: &str| {
-        format!("{verb} of another size, and none of {whose} elements was compared")
-    };
-    let extra = |verb: &str, _: &str| format!("{verb} not in the plan");
-    let sentences: [(Fault, &dyn Fn(&str, &str) -> String); 3] = [
-        (Fault::Missing, &missing),
-        (Fault::Size, &of_size),
-        (Fault::Extra, &extra),
-    ];
-    for (fault, sentence) in sentences {
+    for fault in [Fault::Missing, Fault::Size, Fault::Extra] {
         let names = of(&[fault]);
         let (verb, whose) = match names.len() {
             0 => continue,
             1 => ("is", "its"),
             _ => ("are", "their"),
         };
-        told.push(format!("{} {}", names.join(" and "), sentence(verb, whose)));
+        let what = match fault {
+            Fault::Missing => "missing".to_owned(),
+            Fault::Extra => "not in the plan".to_owned(),
+            _ => format!("of another size, and none of {whose} elements was compared"),
+        };
+        told.push(format!("{} {verb} {what}", names.join(" and ")));
     }
     if told.is_empty() {
         told.push("no known fault leaves such padding".to_owned());
