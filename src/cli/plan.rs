@@ -30,6 +30,9 @@ pub(super) fn plan(
         .transpose()?
         .map(|dispatch| loaded.clone().into_owned().sent_by(dispatch));
     let rules: &Rules = sent.as_ref().unwrap_or(&loaded);
+    if sent.is_some() {
+        no_other_dispatch(args, &loaded)?;
+    }
     let models = models(args, environment)?;
     let switches = rule_switches(rules);
     let query = Query {
@@ -100,6 +103,31 @@ pub(super) fn plan(
     } else {
         ExitCode::Passed
     })
+}
+
+/// Refuses rules that are dispatches themselves, where `--dispatch` says what sends the tokens.
+fn no_other_dispatch(args: &PlanArgs, loaded: &Rules) -> Result<(), CliError> {
+    let of_rule = args.rule.as_deref().map(|pattern| loaded.matching(pattern));
+    let of_rule = of_rule.and_then(Result::ok).unwrap_or_default();
+    let backend = args.backend.as_deref();
+    let of_backend = loaded
+        .iter()
+        .filter(|rule| backend == Some(rule.backend.as_str()));
+    let named = [
+        ("--rule", &args.rule, of_rule),
+        ("--backend", &args.backend, of_backend.collect()),
+    ];
+    for (flag, given, rules) in named {
+        if let (Some(given), Some(first), true) =
+            (given, rules.first(), rules.iter().all(|r| r.dispatch))
+        {
+            return Err(CliError::Usage(format!(
+                "{flag} {given} names a dispatch alone ({}), and --dispatch names the one that sends the tokens: {flag} chooses what multiplies them",
+                first.id
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a current rule does not run the model.

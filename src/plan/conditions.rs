@@ -6,7 +6,7 @@ use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule, Unread, family,
 use crate::terms::{Bias, Extent, LayerKind, Split};
 
 /// What a condition is, as far as config and command line tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Truth {
     No,
     /// It turns on a fact of the run that nothing tells.
@@ -68,20 +68,22 @@ impl Facts<'_> {
         if !told {
             return Truth::No;
         }
-        let (named, known) = (&when.arch, &self.rule.arch);
+        let open = when.per_token.is_some() || when.option.is_some();
+        let run = if open { Truth::Open } else { Truth::Yes };
+        run.min(self.on_one_of(&when.arch))
+    }
+
+    /// Whether the rule's devices are among these; an empty list restricts nothing.
+    pub(super) fn on_one_of(&self, named: &[String]) -> Truth {
+        let known = &self.rule.arch;
         let inside = |a: &String| named.iter().any(|n| n == a || n == family(a));
         let near = |a: &String| named.iter().any(|n| same_arch(n, a));
-        let arch = if named.is_empty() || (!known.is_empty() && known.iter().all(inside)) {
+        if named.is_empty() || (!known.is_empty() && known.iter().all(inside)) {
             Truth::Yes
         } else if !known.is_empty() && !known.iter().any(near) {
             Truth::No
         } else {
             Truth::Open
-        };
-        let open = when.per_token.is_some() || when.option.is_some();
-        match arch {
-            Truth::Yes if open => Truth::Open,
-            other => other,
         }
     }
 

@@ -4,7 +4,7 @@
 use super::arith::{lcm, padded};
 use super::conditions::{Aligned, Facts, Truth};
 use super::{Effect, PlanError, Unit, Violation};
-use crate::rule::{Granule, Rule};
+use crate::rule::{Granule, Rule, device_is};
 
 /// Hidden sizes that one stage takes.
 struct Takes<'r> {
@@ -53,13 +53,19 @@ fn multiple(hidden: u64, stages: &[Takes<'_>]) -> Result<u64, PlanError> {
 impl Facts<'_> {
     /// The dispatch that sends this layer's tokens, if one of the rule's stack does.
     pub(super) fn sent(&self, width: u64) -> Option<&Rule> {
-        self.asked_to_send(width).filter(|one| self.rule.knows(one))
+        let (dispatch, sends) = self.asked_to_send(width)?;
+        (sends == Truth::Yes && self.rule.knows(dispatch)).then_some(dispatch)
     }
 
-    /// The dispatch that is asked to send this layer's tokens, whosever it is.
-    fn asked_to_send(&self, width: u64) -> Option<&Rule> {
-        let sent = self.rule.sent.as_deref();
-        sent.filter(|one| self.holds(&one.when, width) == Truth::Yes)
+    /// The dispatch that is asked to send this layer's tokens, whosever it is, and whether it does.
+    fn asked_to_send(&self, width: u64) -> Option<(&Rule, Truth)> {
+        let dispatch = self.rule.sent.as_deref()?;
+        let sends = self.holds(&dispatch.when, width);
+        let on = match self.rule.knows(dispatch) {
+            true => self.on_one_of(&dispatch.arch),
+            false => Truth::Yes,
+        };
+        (sends != Truth::No).then(|| (dispatch, sends.min(on)))
     }
 
     /// The padded hidden size, at a per-rank `width`.
@@ -94,9 +100,17 @@ impl Facts<'_> {
             }
             self.unread_format(dispatch, found);
         }
-        let other = self.asked_to_send(width);
-        if let Some(dispatch) = other.filter(|one| !self.rule.knows(one)) {
-            found.push(unread_dispatch(dispatch, self.rule, size));
+        match self.asked_to_send(width) {
+            Some((dispatch, _)) if !self.rule.knows(dispatch) => {
+                found.push(unread_dispatch(dispatch, self.rule, size));
+            }
+            Some((dispatch, Truth::Open)) => {
+                let (also, _) = self.choose(&dispatch.hidden, width);
+                let mut then = Vec::new();
+                let other = self.least_of(&[taken.as_ref(), also], &mut then)?;
+                found.push(open_dispatch(dispatch, size, other, then.pop()));
+            }
+            _ => {}
         }
         let own = open.iter().map(|one| (Some(*one), also, one));
         let others = open_also
@@ -187,6 +201,24 @@ fn unread_dispatch(dispatch: &Rule, rule: &Rule, size: u64) -> Violation {
     let message = format!(
         "which hidden sizes {} sends under {} was not read: {} is {}'s",
         dispatch.backend, rule.stack, dispatch.id, dispatch.stack
+    );
+    violation("PP119", (size, 0), message, Effect::Unknown)
+}
+
+/// A dispatch of which a fact of the run decides whether it sends the tokens: the size then, or that there
+/// is none.
+fn open_dispatch(dispatch: &Rule, size: u64, other: u64, none: Option<Violation>) -> Violation {
+    let asks = dispatch.when.asks();
+    let asked = (!asks.is_empty()).then_some(asks);
+    let asked: Vec<String> = asked.into_iter().chain(device_is(&dispatch.arch)).collect();
+    let then = match none {
+        Some(refused) => refused.message,
+        None => format!("hidden is {other}"),
+    };
+    let message = format!(
+        "{} sends the tokens if {}, which no config tells: {then} then, and {size} else",
+        dispatch.id,
+        asked.join(" and ")
     );
     violation("PP119", (size, 0), message, Effect::Unknown)
 }

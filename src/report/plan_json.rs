@@ -68,6 +68,9 @@ struct OnePlan<'a> {
     auto: bool,
     /// Whether the rule is a kernel library's own check, which nobody launches.
     kernel: bool,
+    /// Whether the rule is a dispatch by itself, of which the hidden size alone is known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dispatch: bool,
     grade: Grade,
     /// Whether `rule` is for the layer; else it is the name of a stack whose chosen rules are not.
     covered: bool,
@@ -170,6 +173,7 @@ fn one(surveyed: &Surveyed) -> OnePlan<'_> {
         status: surveyed.status.name(),
         auto: surveyed.auto,
         kernel: plan.kernel,
+        dispatch: surveyed.dispatch,
         grade: plan.grade,
         covered: !surveyed.uncovered,
         wrong: surveyed.wrong.as_deref(),

@@ -48,8 +48,9 @@ pub fn plan_markdown(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
         let shares = shares(plan).map_or(String::new(), |shares| format!(" ({shares})"));
         writeln!(
             out,
-            "| `{}` | {} | {} | {} | {}{shares} | {} | {} | {} |",
+            "| `{}`{} | {} | {} | {} | {}{shares} | {} | {} | {} |",
             plan.rule,
+            if one.dispatch { " (dispatch)" } else { "" },
             part(survey, plan),
             plan.fit.name(),
             plan.width,

@@ -24,10 +24,12 @@ const SPARE: usize = 4;
 struct Row {
     cells: Vec<String>,
     fit: Fit,
-    kernel: bool,
+    /// Whether nobody serves with the rule by itself.
+    alone: bool,
 }
 
-/// Writes the rows, those of kernels after those of stacks; `long` in a section for each layer.
+/// Writes the rows, those of kernels and of dispatches after those of stacks; `long` in a section for each
+/// layer.
 pub(super) fn rows(
     survey: &Survey,
     long: bool,
@@ -111,11 +113,11 @@ fn merged(survey: &Survey) -> Vec<Row> {
             None => rows.push(Row {
                 cells,
                 fit: one.plan.fit,
-                kernel: one.plan.kernel,
+                alone: one.plan.kernel || one.dispatch,
             }),
         }
     }
-    rows.sort_by_key(|row| row.kernel);
+    rows.sort_by_key(|row| row.alone);
     rows
 }
 

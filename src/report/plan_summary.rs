@@ -145,12 +145,10 @@ fn open(survey: &Survey, one: &Best<'_>) -> String {
 
 /// `of 45 rules, 18 fits, 19 padded (4.49% to 13.78%), 8 refused`.
 fn counts(plans: &[&Surveyed]) -> String {
+    // What only sends tokens says nothing of the experts.
+    let plans = || plans.iter().filter(|one| !one.dispatch);
     let count = |fit: &Fit| {
-        let these = || {
-            plans
-                .iter()
-                .filter(|one| one.plan.fit == *fit && !one.uncovered)
-        };
+        let these = || plans().filter(|one| one.plan.fit == *fit && !one.uncovered);
         let number = these().count();
         let costs = || these().map(|one| one.plan.overhead_millionths);
         let costs = match (fit, costs().min(), costs().max()) {
@@ -164,10 +162,10 @@ fn counts(plans: &[&Surveyed]) -> String {
     };
     let words: Vec<String> = Fit::ALL.iter().rev().filter_map(count).collect();
     let judged = (!words.is_empty()).then(|| {
-        let rules = plans.iter().filter(|one| !one.uncovered).count();
+        let rules = plans().filter(|one| !one.uncovered).count();
         format!("of {}, {}", plural(rules as u64, "rule"), words.join(", "))
     });
-    let open = plans.iter().filter(|one| one.uncovered);
+    let open = plans().filter(|one| one.uncovered);
     let open: Vec<String> = open.map(|one| one.plan.rule.clone()).collect();
     let open = (!open.is_empty()).then(|| format!("unknown for {}, no rule", some(&open)));
     let both: Vec<String> = judged.into_iter().chain(open).collect();

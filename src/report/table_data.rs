@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// Columns of the CSV format, which are only ever added to; docs/plan-tables.md explains them.
-const TABLE_COLUMNS: [&str; 18] = [
+const TABLE_COLUMNS: [&str; 19] = [
     "model",
     "rule",
     "layer",
@@ -27,6 +27,7 @@ const TABLE_COLUMNS: [&str; 18] = [
     "codes",
     "version",
     "activation_bytes",
+    "dispatch",
 ];
 
 /// Writes a table as CSV: one row a line, with the names of the columns first.
@@ -56,6 +57,7 @@ pub fn table_csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
             &l.codes.join(" "),
             &l.version,
             &l.activation_bytes.to_string(),
+            &l.dispatch,
         ])
         .map_err(io_error)?;
     }

@@ -81,6 +81,20 @@ fn cell(line: &Line) -> String {
     }
 }
 
+/// The dispatch that was asked to send the tokens of a model's lines.
+fn sender<'t>(lines: &[&'t Line]) -> Option<&'t str> {
+    let mut asked = lines.iter().filter(|line| !line.is_dispatch());
+    let named = |line: &&'t Line| Some(line.dispatch.as_str()).filter(|id| !id.is_empty());
+    asked.find_map(named)
+}
+
+/// A row's rule, with what it is where it is no rule of experts.
+fn named(row: &Row<'_>) -> String {
+    let dispatch = row.cells.values().any(|line| line.is_dispatch());
+    let mark = if dispatch { " (dispatch)" } else { "" };
+    format!("{}{mark}", row.rule)
+}
+
 fn ranks(rows: &[Row<'_>]) -> Vec<u64> {
     let mut all: Vec<u64> = rows.iter().flat_map(|r| r.cells.keys().copied()).collect();
     all.sort_unstable();
@@ -99,17 +113,16 @@ pub fn table_human(table: &Table, width: Option<usize>, out: &mut dyn Write) -> 
             writeln!(out)?;
         }
         writeln!(out, "{}", heading(&plain(model)))?;
+        if let Some(dispatch) = sender(&lines) {
+            writeln!(out, "dispatch {}", plain(dispatch))?;
+        }
         let rows = rows(&lines);
         let ranks = ranks(&rows);
         let heads: Vec<String> = ranks.iter().map(|tp| format!("tp {tp}")).collect();
         let mut headers = vec!["rule", "layer", "format"];
         headers.extend(heads.iter().map(String::as_str));
         let cells = |row: &Row<'_>| {
-            let mut all = vec![
-                row.rule.to_owned(),
-                row.layer.to_owned(),
-                row.format.to_owned(),
-            ];
+            let mut all = vec![named(row), row.layer.to_owned(), row.format.to_owned()];
             all.extend(
                 ranks
                     .iter()
@@ -135,6 +148,13 @@ pub fn table_markdown(table: &Table, out: &mut dyn Write) -> io::Result<()> {
         let ranks = ranks(&rows);
         let heads: Vec<String> = ranks.iter().map(|tp| format!("tp {tp}")).collect();
         writeln!(out, "### {}\n", super::plan_markdown::escaped(model))?;
+        if let Some(dispatch) = sender(&lines) {
+            writeln!(
+                out,
+                "dispatch {}\n",
+                super::plan_markdown::escaped(dispatch)
+            )?;
+        }
         writeln!(out, "| rule | layer | format | {} |", heads.join(" | "))?;
         writeln!(out, "| --- | --- | --- |{}", " --- |".repeat(ranks.len()))?;
         for row in &rows {
@@ -142,10 +162,14 @@ pub fn table_markdown(table: &Table, out: &mut dyn Write) -> io::Result<()> {
                 .iter()
                 .map(|tp| row.cells.get(tp).map_or(String::new(), |l| cell(l)))
                 .collect();
-            let (rule, layer, format) = (row.rule, row.layer, row.format);
+            let (layer, format) = (row.layer, row.format);
+            let rule = match named(row).split_once(' ') {
+                Some((rule, mark)) => format!("`{rule}` {mark}"),
+                None => format!("`{}`", row.rule),
+            };
             writeln!(
                 out,
-                "| `{rule}` | {layer} | {format} | {} |",
+                "| {rule} | {layer} | {format} | {} |",
                 cells.join(" | ")
             )?;
         }

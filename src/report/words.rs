@@ -27,6 +27,7 @@ pub(super) fn label(one: &Surveyed) -> String {
         (Status::Current, false) => "",
     };
     let kernel = match (one.plan.kernel, one.plan.grade, one.status) {
+        _ if one.dispatch => " (dispatch)",
         (true, ..) => " (kernel)",
         // What was read is better known.
         (false, Grade::Issue, Status::Current) => " (from an issue)",

@@ -4,7 +4,8 @@
 //! It must not evaluate them: that is `plan`. Layer 2.
 
 use crate::terms::{Activation, WeightFormat};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// When a granule, refusal or whole rule applies; an absent key always holds. Sizes are elements.
 ///
@@ -76,6 +77,11 @@ pub fn share_device(one: &[String], other: &[String]) -> bool {
     one.is_empty() || other.is_empty() || one.iter().any(shared)
 }
 
+/// The question whether the device is one of these, as a clause; none where any is.
+pub fn device_is(archs: &[String]) -> Option<String> {
+    (!archs.is_empty()).then(|| format!("the device is {}", archs.join(" or ")))
+}
+
 impl Condition {
     /// The facts of a run that it asks for, as a clause: "activations have one scale per token".
     pub fn asks(&self) -> String {
@@ -85,9 +91,7 @@ impl Condition {
             Some(false) => asked.push("activations have no scale per token".to_owned()),
             None => {}
         }
-        if !self.arch.is_empty() {
-            asked.push(format!("the device is {}", self.arch.join(" or ")));
-        }
+        asked.extend(device_is(&self.arch));
         asked.extend(self.option.clone());
         asked.join(" and ")
     }
@@ -125,7 +129,7 @@ pub struct Granule {
     pub group: bool,
     /// The only sizes there are, in elements, rising: the next one is taken and then aligned
     /// (hidden size only).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_sizes")]
     pub next: Vec<u64>,
     /// When it applies; the first entry whose condition holds is used.
     #[serde(default)]
@@ -134,6 +138,15 @@ pub struct Granule {
 
 fn one() -> u64 {
     1
+}
+
+/// A list that stands there names a size: an empty one would take any.
+fn some_sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let sizes = Vec::<u64>::deserialize(from)?;
+    match sizes.is_empty() {
+        true => Err(D::Error::custom("next lists no size")),
+        false => Ok(sizes),
+    }
 }
 
 impl Granule {

@@ -11,7 +11,8 @@ mod stack;
 mod version;
 
 pub use condition::{
-    Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, family, same_arch, share_device,
+    Condition, Granule, GranuleUnit, Limit, Refusal, Verdict, device_is, family, same_arch,
+    share_device,
 };
 pub use record::{
     BiasShare, Count, Fills, Finer, Grade, Loader, PadValue, Rounding, Rule, ScaleRule, Sizes,

@@ -43,10 +43,11 @@ impl Best<'_> {
 }
 
 impl Surveyed {
-    /// Whether a stack serves models with it: kernels are launched by stacks, and an emulation shows
-    /// what a format computes.
+    /// Whether a stack serves models with it: kernels are launched by stacks, an emulation shows what a
+    /// format computes, and a dispatch multiplies nothing.
     fn serves(&self) -> bool {
-        self.status == Status::Current && !self.uncovered && !self.plan.kernel && !self.emulates
+        let serves = !self.uncovered && !self.plan.kernel && !self.emulates && !self.dispatch;
+        self.status == Status::Current && serves
     }
 }
 
@@ -163,6 +164,19 @@ mod tests {
         assert!(best.len() > 1);
         let none = |one: &super::Best<'_>| one.plan.emulates || one.plan.plan.kernel;
         assert!(!best.iter().any(none));
+    }
+
+    /// An unknown dispatch stood before GEMMs that all refuse.
+    #[test]
+    fn a_dispatch_stands_for_no_stack() {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let asked = Query {
+            rule: Some("vllm.*.any"),
+            ..Query::of(Parallel { tp: 8, ep: 8 })
+        };
+        let found = survey(&model, Rules::builtin(), &asked).unwrap();
+        assert!(found.plans.iter().any(|one| one.dispatch));
+        assert!(!found.best_of_stacks().iter().any(|one| one.plan.dispatch));
     }
 
     fn planned(model: &str, weights: Option<WeightFormat>, tp: u64) -> crate::run::Survey {

@@ -6,7 +6,7 @@ use super::survey::{Query, StackVersion, SurveyError};
 use crate::model::Model;
 use crate::plan::LayerSpec;
 use crate::rule::{Held, Release, Rule, Rules, Status, family, same_arch};
-use crate::terms::did_you_mean;
+use crate::terms::{WeightFormat, did_you_mean};
 use std::borrow::Cow;
 
 /// A rule, and the version it was asked about where nothing was read of that.
@@ -203,7 +203,10 @@ pub fn on_arch<'r>(rule: &'r Rule, arch: Option<&str>) -> Cow<'r, Rule> {
 pub(super) fn of_method(rule: &Rule, model: &Model) -> bool {
     let method = model.quant.method.replace('_', "-");
     let mut methods = rule.methods.iter().map(|m| m.replace('_', "-"));
-    method == "none" || rule.methods.is_empty() || methods.any(|m| m == method)
+    // ModelOpt spells one method by what it quantises to as well: `modelopt_fp4`.
+    let same =
+        |named: &str| named == method || named == "modelopt" && method.starts_with("modelopt-");
+    method == "none" || rule.methods.is_empty() || methods.any(|m| same(&m))
 }
 
 /// Why no candidate is for a part, as a clause.
@@ -228,9 +231,18 @@ pub(super) fn uncovered(
     if left.is_empty() {
         return format!("no {which} rule covers the {kind} layer");
     }
+    let others: Vec<&str> = WeightFormat::ALL
+        .iter()
+        .filter(|other| left.iter().any(|rule| rule.formats.contains(other)))
+        .map(|other| other.name())
+        .collect();
     left.retain(|rule| rule.formats.contains(&format));
     if left.is_empty() {
-        return format!("no {which} rule takes {format} in the {kind} layer");
+        let all = format!("no {which} rule takes {format} in the {kind} layer");
+        return match query.rule {
+            Some(_) => format!("{all}: they are for {}", others.join(", ")),
+            None => all,
+        };
     }
     if !left.iter().any(|rule| of_method(rule, model)) {
         let method = &model.quant.method;

@@ -186,6 +186,8 @@ struct ModelName {
 struct Ranks {
     tp: u64,
     ep: u64,
+    #[serde(default)]
+    dispatch: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +207,9 @@ struct OnePlan {
     ranks: Vec<Share>,
     #[serde(default)]
     version: String,
+    /// Whether the rule is a dispatch by itself.
+    #[serde(default)]
+    dispatch: bool,
     #[serde(default)]
     tensors: Vec<Held>,
 }
@@ -299,8 +304,13 @@ fn line(model: &str, ranks: &Ranks, plan: OnePlan) -> Line {
         let these = all.filter(|t| is_activation(&t.name) == activation);
         these.fold(0u64, |all, t| all.saturating_add(t.bytes))
     };
+    let dispatch = match plan.dispatch {
+        true => Some(plan.rule.clone()),
+        false => ranks.dispatch.clone(),
+    };
     Line {
         model: model.to_owned(),
+        dispatch: dispatch.unwrap_or_default(),
         bytes: held(false),
         activation_bytes: held(true),
         rule: plan.rule,

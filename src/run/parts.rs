@@ -135,25 +135,19 @@ impl<'q> Parts<'q> {
     }
 
     /// The candidates that take a part. A rule named exactly that takes no layer of the part's kind
-    /// is planned whatever the format, and so is a pattern that would else plan nothing: the plan
-    /// then says what is not the rule's.
+    /// is planned whatever the format: the plan then says what is not the rule's. Of a pattern that takes
+    /// nothing nobody read that its stacks refuse it.
     fn pick(&self, at: usize) -> Vec<Candidate<'q>> {
         let (part, ranks) = (&self.all[at], self.query.parallel);
-        let asked = || (0..self.all.len()).filter(|&other| self.asked(other));
-        let any = self
-            .candidates
-            .iter()
-            .any(|(rule, _)| asked().any(|other| self.takes(rule, other, ranks)));
-        let first = asked().next().map(|other| self.all[other].kind);
-        let named = self.query.rule.is_some() && !any && first == Some(part.kind);
         let taken = self.candidates.iter().filter(|(rule, _)| {
             let exact = self.query.rule == Some(rule.id.as_str());
             // Layers of one kind in several formats take as many paths.
             let alike = |other: &usize| self.all[*other].kind.follows() == part.kind.follows();
-            let mut others = asked().filter(alike);
+            let mut others = (0..self.all.len())
+                .filter(|&other| self.asked(other))
+                .filter(alike);
             let idle = exact && !others.any(|other| self.takes(rule, other, ranks));
-            self.takes(rule, at, ranks)
-                || ((idle || named) && rule.layers.contains(&part.kind.follows()))
+            self.takes(rule, at, ranks) || (idle && rule.layers.contains(&part.kind.follows()))
         });
         taken.copied().collect()
     }

@@ -88,6 +88,8 @@ pub struct Surveyed {
     pub uncovered: bool,
     /// Whether the rule is an emulation, which shows what a format computes and serves nobody.
     pub emulates: bool,
+    /// Whether the rule is a dispatch by itself: it sends tokens and multiplies nothing.
+    pub dispatch: bool,
 }
 
 /// A part that was not planned, by any rule or by one.
@@ -302,8 +304,8 @@ pub fn survey_replicas<'q>(
     if query.advice {
         survey.advice = Advice::of(&parts, &survey.plans);
     }
-    // A backend that was asked for and that takes nothing does not run the model either.
-    survey.named_fails |= query.backend.is_some() && !planned;
+    // A backend or rules that were asked for and that take nothing do not run the model either.
+    survey.named_fails |= (query.backend.is_some() || query.rule.is_some()) && !planned;
     Ok(survey)
 }
 
@@ -341,6 +343,7 @@ impl Survey {
                 version: rule.version.clone(),
                 uncovered: false,
                 emulates: rule.emulates(),
+                dispatch: rule.dispatch,
                 plan,
             });
         }
@@ -390,6 +393,7 @@ impl Survey {
                 version: String::new(),
                 uncovered: true,
                 emulates: false,
+                dispatch: false,
                 plan,
             });
         }

@@ -59,11 +59,16 @@ pub struct Line {
     /// program does not tell.
     #[serde(default)]
     pub version: String,
+    /// The dispatch that was asked to send the tokens; the rule's own id where it is one; empty where there
+    /// is none, or where a table of an older program does not tell.
+    #[serde(default)]
+    pub dispatch: String,
 }
 
 impl Line {
-    /// The figures of a plan of `model` under a rule that was read at `version`.
-    pub fn of(model: &str, version: &str, plan: &Plan) -> Self {
+    /// The figures of a plan of `model` under a rule that was read at `version`, where `dispatch` was asked to
+    /// send the tokens.
+    pub fn of(model: &str, version: &str, dispatch: Option<&str>, plan: &Plan) -> Self {
         let mut codes: Vec<String> = plan.violations.iter().map(|v| v.code.to_owned()).collect();
         codes.sort_unstable();
         codes.dedup();
@@ -86,7 +91,13 @@ impl Line {
             activation_bytes: plan.activation_bytes(),
             codes,
             version: version.to_owned(),
+            dispatch: dispatch.unwrap_or_default().to_owned(),
         }
+    }
+
+    /// Whether the rule is a dispatch by itself, of which the hidden size alone is known.
+    pub fn is_dispatch(&self) -> bool {
+        self.dispatch == self.rule
     }
 
     /// What tells a line from the others of a table.
@@ -145,11 +156,13 @@ impl Table {
                     next
                 });
                 next = at + 1;
+                let own = one.dispatch.then_some(plan.rule.as_str());
+                let dispatch = own.or(survey.dispatch.as_deref());
                 groups[at].1.push(Line {
                     // As asked: replicas may have made more ranks of it.
                     tp: survey.parallel.tp,
                     ep: survey.parallel.ep,
-                    ..Line::of(&survey.model.name, &one.version, plan)
+                    ..Line::of(&survey.model.name, &one.version, dispatch, plan)
                 });
             }
         }
@@ -172,6 +185,7 @@ impl Table {
         ranks: &[u64],
     ) -> Result<Self, SurveyError> {
         let chosen = at_versions(rules, candidates(rules, query)?, query)?;
+        let sender = rules.sender();
         let mut table = Table::default();
         for model in models {
             let all = layers(model, query.tokens);
@@ -208,9 +222,9 @@ impl Table {
                         if let Some(version) = unread {
                             unread_version(&mut plan, rule, version);
                         }
-                        table
-                            .lines
-                            .push(Line::of(&model.name, &rule.version, &plan));
+                        let own = rule.dispatch.then_some(rule.id.as_str());
+                        let line = Line::of(&model.name, &rule.version, own.or(sender), &plan);
+                        table.lines.push(line);
                     }
                 }
                 for stack in silent(&chosen, asked.kind) {
@@ -228,7 +242,7 @@ impl Table {
                                 source,
                             }
                         })?;
-                        table.lines.push(Line::of(&model.name, "", &plan));
+                        table.lines.push(Line::of(&model.name, "", sender, &plan));
                     }
                 }
             }
@@ -305,7 +319,7 @@ mod tests {
                 ..Query::of(Parallel { tp: 8, ep: 1 })
             };
             let found = crate::run::survey(&model, Rules::builtin(), &query).unwrap();
-            let line = Line::of("m", "1", &found.plans[0].plan);
+            let line = Line::of("m", "1", None, &found.plans[0].plan);
             (line.bytes, line.activation_bytes)
         };
         let (one, many) = (of(1), of(64));

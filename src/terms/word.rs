@@ -21,11 +21,14 @@ pub fn plain(text: &str) -> String {
     text.chars().map(safe).collect()
 }
 
-/// The candidate nearest to `word` by edit distance, when it is near enough to be a slip.
+/// The candidate nearest to `word` by edit distance, small and capital letters alike, when it is near enough to
+/// be a slip.
 pub fn nearest<'a, S: AsRef<str>>(word: &str, candidates: &'a [S]) -> Option<&'a str> {
+    let small = word.to_lowercase();
+    let distance = |c: &str| strsim::damerau_levenshtein(&small, &c.to_lowercase());
     candidates
         .iter()
-        .map(|c| (strsim::damerau_levenshtein(word, c.as_ref()), c.as_ref()))
+        .map(|c| (distance(c.as_ref()), c.as_ref()))
         .filter(|(distance, c)| *distance <= 2.max(c.len() / 3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)

@@ -150,10 +150,10 @@ fn a_dispatch_of_another_stack_leaves_the_hidden_size_open() {
 #[test]
 fn where_no_hidden_size_serves_both_none_is_named() {
     let folder = Folder::new();
-    let rules = "[[rule]]\nid = \"mine.sender.any\"\nstack = \"vllm\"\nversion = \"1\"\nbackend = \"sender\"\n\
-        formats = [\"mxfp4\"]\nwhen = { spread = true }\ndispatch = true\nsource = \"test\"\ngrade = \"derived\"\n\
-        timing = \"creation\"\nsplit = \"floor\"\norder = \"gate-up\"\nhidden = [{ next = [2048] }]\n";
-    let file = folder.file("mine.toml", rules);
+    let file = sender(
+        &folder,
+        "when = { spread = true }\nhidden = [{ next = [2048] }]",
+    );
     let ranks = ["plan", "gpt-oss-20b", "--tp", "8", "--ep", "8"];
     let asked = [
         "--rule",
@@ -166,6 +166,132 @@ fn where_no_hidden_size_serves_both_none_is_named() {
     let out = ends(&[&ranks as &[&str], &asked].concat(), 1);
     let told = text(&out.stdout);
     assert!(told.contains("PP128") && !told.contains("PP136"), "{told}");
+}
+
+/// A rule file with a dispatch of vLLM's, with more lines of its own.
+fn sender(folder: &Folder, more: &str) -> String {
+    let rules = format!(
+        "[[rule]]\nid = \"mine.sender.any\"\nstack = \"vllm\"\nversion = \"1\"\nbackend = \"sender\"\n\
+        formats = [\"mxfp4\"]\ndispatch = true\nsource = \"test\"\ngrade = \"derived\"\n\
+        timing = \"creation\"\nsplit = \"floor\"\norder = \"gate-up\"\n{more}\n"
+    );
+    folder.file("mine.toml", &rules)
+}
+
+/// Where an option or the device decides whether it sends the tokens, the plan was the GEMM's alone.
+#[test]
+fn a_dispatch_that_may_send_the_tokens_leaves_the_plan_unknown() {
+    let option = "when = { option = \"the cluster has it\" }\nhidden = [{ align = 1024 }]";
+    let ranks = ["plan", "gpt-oss-20b", "--tp", "8", "--ep", "8"];
+    let asked = [
+        "--rule",
+        "vllm.marlin.mxfp4",
+        "--dispatch",
+        "sender",
+        "--rules",
+    ];
+    let told = |more: &str, arch: &[&str]| {
+        let folder = Folder::new();
+        let file = sender(&folder, more);
+        let out = ends(&[&ranks as &[&str], &asked, &[&file], arch].concat(), 0);
+        text(&out.stdout)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let open = told(option, &[]);
+    let said = "sends the tokens if the cluster has it, which no config tells: hidden is 3072 then, and 3072 else";
+    assert!(open.contains(said) && open.contains("unknown"), "{open}");
+    let device = "arch = [\"sm90\"]\nhidden = [{ align = 4096 }]";
+    let open = told(device, &[]);
+    assert!(
+        open.contains("if the device is sm90") && open.contains("4096 then"),
+        "{open}"
+    );
+    let given = told(device, &["--arch", "sm90"]);
+    assert!(
+        given.contains("PP136") && !given.contains("PP119"),
+        "{given}"
+    );
+    let both = "arch = [\"sm90\"]\nwhen = { option = \"asked\" }\nhidden = [{ next = [2048] }]";
+    let open = told(both, &[]);
+    assert!(
+        open.contains("if asked and the device is sm90") && open.contains("2880 is above 2048"),
+        "{open}"
+    );
+}
+
+/// Tables did not say of which dispatch they were, and of one by itself they said unknown and no more.
+#[test]
+fn tables_say_which_dispatch_they_are_of() {
+    let all = [
+        "plan",
+        "--all",
+        "--rule",
+        "vllm.triton.mxfp4",
+        "--dispatch",
+        "nixl",
+        "--ep",
+        "8",
+        "--tp",
+        "8",
+    ];
+    let several = [
+        "plan",
+        "gpt-oss-20b",
+        "--rule",
+        "vllm.triton.mxfp4",
+        "--dispatch",
+        "nixl",
+        "--ep",
+        "8",
+        "--tp",
+        "8,16",
+    ];
+    for asked in [&all as &[&str], &several] {
+        let table = |format: &str| {
+            text(&ends(&[asked, &["--format", format]].concat(), 0).stdout).to_owned()
+        };
+        assert!(table("human").contains("dispatch vllm.nixl.any"));
+        assert!(table("markdown").contains("\ndispatch vllm.nixl.any\n"));
+        assert!(
+            table("csv")
+                .lines()
+                .skip(1)
+                .all(|line| line.ends_with(",vllm.nixl.any"))
+        );
+        let json: Value = serde_json::from_str(&table("json")).unwrap();
+        assert_eq!(json["lines"][0]["dispatch"], "vllm.nixl.any");
+    }
+    let alone = [
+        "plan",
+        "gpt-oss-20b",
+        "--rule",
+        "vllm.nixl.any",
+        "--ep",
+        "8",
+        "--tp",
+        "8",
+    ];
+    assert!(text(&ends(&alone, 0).stdout).contains("vllm.nixl.any (dispatch)"));
+    let two = [&alone[..7], &["8,16"]].concat();
+    assert!(text(&ends(&two, 0).stdout).contains("vllm.nixl.any (dispatch)"));
+}
+
+/// A dispatch was the best of vLLM where every GEMM refuses; a slip in a capital named another one; and a
+/// pattern of dispatches beside `--dispatch` matched "no rule".
+#[test]
+fn a_dispatch_is_no_backend() {
+    let args = ["plan", "gpt-oss-20b", "--tp", "8", "--ep", "8"];
+    let refused_as =
+        |more: &[&str], said: &str| refused(&[&args as &[&str], more].concat(), &[said]);
+    refused_as(&["--dispatch", "deepep_LL"], "did you mean `deepep_ll`?");
+    let both = "names a dispatch alone (vllm.deepep_ht.any)";
+    refused_as(&["--dispatch", "nixl", "--rule", "vllm.deepep*"], both);
+    refused_as(&["--dispatch", "nixl", "--backend", "deepep_ht"], both);
+    let folder = Folder::new();
+    let file = sender(&folder, "hidden = [{ next = [] }]");
+    refused_as(&["--rules", &file], "next lists no size");
 }
 
 /// `aligned_tp` and `per_rule` are of the routed experts alone; what all parts take, and cost, was not said.
