@@ -3,9 +3,11 @@
 
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
+use padproof::model::{Quant, load};
 use padproof::plan::{Fit, Parallel, Plan, layers, plan_layer};
 use padproof::rule::{Release, Rules, Status, Verdict};
-use padproof::terms::{Split, WeightFormat};
+use padproof::run::{Query, survey};
+use padproof::terms::{LayerKind, Split, WeightFormat};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -359,4 +361,73 @@ fn the_loaders_of_gpt_oss_are_its_own_under_humming_too() {
             (Fit::Padded, 384, 512)
         );
     }
+}
+
+/// The rows of facts/upstream-padding.md 1.1 and 1.2 name the file that was read, and with it whose checkpoints
+/// take the path: ModelOpt's NVFP4 (S1, S4, S5), the model's own FP8 (S13 to S17, A2), MXFP4's own (S8). Others
+/// were planned by them too.
+#[test]
+fn checkpoints_of_methods_that_nobody_read_are_left_open() {
+    let planned = |model: &str, format, method: &str| {
+        let mut model = load(model).expect("shipped");
+        model.quant = Quant::none(format);
+        model.quant.method = method.to_owned();
+        let asked = Query {
+            rule: Some("sglang.*"),
+            all: false,
+            layer: Some(LayerKind::Routed),
+            ..Query::of(Parallel { tp: 8, ep: 1 })
+        };
+        let found = survey(&model, Rules::builtin(), &asked).expect("a survey");
+        let current = found
+            .plans
+            .iter()
+            .filter(|one| one.status == Status::Current);
+        let ids = current.map(|one| one.plan.rule.trim_start_matches("sglang.").to_owned());
+        ids.collect::<Vec<String>>()
+    };
+    let nvfp4 = |method| planned("Qwen3-235B-A22B", WeightFormat::Nvfp4, method);
+    let modelopt = nvfp4("modelopt");
+    for id in [
+        "flashinfer_trtllm.nvfp4",
+        "flashinfer_cutlass.nvfp4",
+        "marlin.nvfp4",
+    ] {
+        assert!(modelopt.iter().any(|one| one == id), "{id}: {modelopt:?}");
+    }
+    assert_eq!(nvfp4("modelopt_fp4"), modelopt);
+    let other = nvfp4("compressed-tensors");
+    assert!(
+        other
+            .iter()
+            .any(|one| one == "marlin.nvfp4.compressed-tensors")
+    );
+    assert!(
+        !other.iter().any(|one| one.starts_with("flashinfer")),
+        "{other:?}"
+    );
+    let v4 = |method| planned("DeepSeek-V4-Flash", WeightFormat::Mxfp4, method);
+    let own = v4("fp8");
+    assert_eq!(
+        own.iter()
+            .filter(|one| one.ends_with("deepseek-v4"))
+            .count(),
+        3,
+        "{own:?}"
+    );
+    for method in ["quark", "mxfp4"] {
+        assert!(
+            !v4(method).iter().any(|one| one.ends_with("deepseek-v4")),
+            "{method}"
+        );
+    }
+    let block = |method| planned("Qwen3-235B-A22B", WeightFormat::Fp8Block, method);
+    assert!(block("fp8").iter().any(|one| one == "triton.fp8-block"));
+    let others = block("compressed-tensors");
+    assert!(
+        others
+            .iter()
+            .all(|one| ["humming.any", "cpu.any"].contains(&one.as_str())),
+        "{others:?}"
+    );
 }

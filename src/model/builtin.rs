@@ -2,7 +2,7 @@
 //!
 //! It must not read other files. Layer 2.
 
-use super::facts::{Grade, Model, Quant};
+use super::facts::{Grade, Model, Quant, dense_layers};
 use crate::terms::{Activation, Bias, Route, WeightFormat};
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -105,12 +105,7 @@ fn model(e: Entry) -> Model {
         interleaved: e.interleaved,
         shared: e.shared,
         dense: e.dense,
-        // What has no experts is dense; where all layers have some, it stands beside them.
-        dense_layers: match (e.dense, e.layers.saturating_sub(e.moe_layers)) {
-            (None, _) => 0,
-            (Some(_), 0) => e.moe_layers,
-            (Some(_), some) => some,
-        },
+        dense_layers: dense_layers(e.dense, e.layers.saturating_sub(e.moe_layers), e.moe_layers),
         mtp_layers: e.mtp_layers,
         draft_experts: e.draft_experts,
         moe_layers: e.moe_layers,

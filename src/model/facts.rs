@@ -94,6 +94,16 @@ pub struct Model {
     pub notes: Vec<String>,
 }
 
+/// How many layers have a dense part of that width, of `others` without experts: those, or the layers with
+/// experts where every layer has some and it stands beside them.
+pub(super) const fn dense_layers(dense: Option<u64>, others: u64, moe_layers: u64) -> u64 {
+    match (dense, others) {
+        (None, _) => 0,
+        (Some(_), 0) => moe_layers,
+        (Some(_), some) => some,
+    }
+}
+
 impl Model {
     /// Whether the first projection has a gate half.
     pub const fn gated(&self) -> bool {

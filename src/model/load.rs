@@ -4,7 +4,7 @@
 
 use super::doc::{Doc, cut, shown};
 use super::error::{ModelError, NotMoe};
-use super::facts::{Grade, Model};
+use super::facts::{Grade, Model, dense_layers};
 use super::{activation, builtin, family, json, layers, quant, router};
 use crate::terms::{Bias, nearest};
 use serde_json::{Map, Value};
@@ -252,6 +252,10 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         &mut notes,
     )?;
 
+    if shared.is_some() && layers.draft && quant.draft_format.is_some() {
+        let note = "draft layers are stored otherwise than the others: how their shared experts are was not looked for, and they are in no figure";
+        notes.push(note.to_owned());
+    }
     let architecture = architectures.first().map_or(String::new(), |a| cut(a, 200));
     let model_type = if outer.is_empty() { inner } else { outer };
     Ok(Model {
@@ -274,12 +278,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         interleaved: family.oai,
         shared,
         dense,
-        dense_layers: match (dense, layers.dense.len() as u64) {
-            (None, _) => 0,
-            // Beside the experts.
-            (Some(_), 0) => layers.moe.len() as u64,
-            (Some(_), some) => some,
-        },
+        dense_layers: dense_layers(dense, layers.dense.len() as u64, layers.moe.len() as u64),
         mtp_layers: layers.mtp,
         draft_experts: layers.draft,
         moe_layers: layers.moe.len() as u64,

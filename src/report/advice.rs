@@ -3,7 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::grid::{paragraph, sentence};
-use super::words::{bytes, listed, percent, plural};
+use super::words::{self, bytes, listed, percent, plural};
 use crate::plan::{Fit, Parallel};
 use crate::run::{Beside, Changed, Cost, Instead, RuleAdvice, Survey, Way};
 use crate::terms::LayerKind;
@@ -52,8 +52,7 @@ fn by_open(survey: &Survey) -> Vec<(&[LayerKind], Vec<&RuleAdvice>)> {
 /// `shared and dense layers`.
 pub(super) fn layers(kinds: &[LayerKind]) -> String {
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
-    let s = if names.len() > 1 { "s" } else { "" };
-    format!("{} layer{s}", listed(&names))
+    words::layers(&names)
 }
 
 /// Under how many rules there is no degree to name, for parts that no rule is for, and the degrees of
@@ -287,7 +286,7 @@ pub(super) fn ways(one: &RuleAdvice) -> Vec<String> {
     let lines = one.instead.iter().map(|instead| {
         let line = way(instead);
         let pads = one.fit == Fit::Slow && instead.verdict == Fit::Fits;
-        match instead.extra_arithmetic {
+        match instead.cost.extra_arithmetic() {
             more if pads && more > 0 => format!(
                 "{line}; not worth it while the slow path takes less than {} longer",
                 percent(more)
@@ -383,25 +382,26 @@ fn cost(way: &Instead) -> String {
     if !own && way.width != way.width_padded {
         text.push_str(&format!(" -> {}", way.width_padded));
     }
-    if way.extra_arithmetic > 0 {
-        text.push_str(&format!(
-            ", {} more arithmetic",
-            percent(way.extra_arithmetic)
-        ));
+    let arithmetic = way.cost.extra_arithmetic();
+    if arithmetic > 0 {
+        text.push_str(&format!(", {} more arithmetic", percent(arithmetic)));
     }
     if way.told {
         text.push_str(", the kernel is told the padding");
     }
-    if way.extra_bytes > 0 {
-        let all = way.extra_bytes;
-        text.push_str(&format!(", {} more memory in all", bytes(all)));
+    let extra = way.cost.extra_bytes;
+    if extra > 0 {
+        text.push_str(&format!(", {} more memory in all", bytes(extra)));
     }
     let held = match way.way {
         Way::Replicate => "experts, shared ones too,",
         _ => "experts",
     };
-    text.push_str(&format!(", {} of {held} a rank", bytes(way.rank_bytes)));
-    let all = together(&way.parts, way.all_parts, way.extra_bytes);
+    text.push_str(&format!(
+        ", {} of {held} a rank",
+        bytes(way.cost.rank_bytes)
+    ));
+    let all = together(&way.parts, way.all_parts, extra);
     text.extend(all.map(|all| format!("; {all}")));
     if !way.open.is_empty() {
         let open = layers(&way.open);
@@ -416,11 +416,6 @@ fn cost(way: &Instead) -> String {
 
 /// The advice for programs, beside the older fields.
 pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
-    let one = |way: &Instead| {
-        let mut value = json!(way);
-        value["extra_arithmetic"] = json!(way.extra_arithmetic as f64 / 1e6);
-        value
-    };
     let rule = |rule: &RuleAdvice| {
         json!({
             "rule": rule.rule,
@@ -435,8 +430,8 @@ pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
             "all_parts": rule.all_parts,
             "aligned_tp": rule.aligned,
             "aligned_tp_of_known_parts": rule.aligned_known,
-            "cheapest": rule.cheapest.as_ref().map(one),
-            "instead": rule.instead.iter().map(one).collect::<Vec<_>>(),
+            "cheapest": rule.cheapest,
+            "instead": rule.instead,
         })
     };
     survey.advice.rules.iter().map(rule).collect()

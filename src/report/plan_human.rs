@@ -9,7 +9,7 @@ use super::plan_summary::summary;
 use super::shares::{self, change};
 use super::style::{fit_word, lines, table};
 use super::table_human::coloured;
-use super::words::{asked, facts, listed, part, percent, short};
+use super::words::{self, asked, facts, part, percent, short};
 use crate::model::Model;
 use crate::plan::{Fit, Plan};
 use crate::run::{NotJudged, Survey, Surveyed};
@@ -104,8 +104,7 @@ fn clauses(survey: &Survey, which: fn(&NotJudged) -> bool) -> Option<String> {
         }
     }
     let clause = |(text, layers): (String, Vec<&str>)| {
-        let s = if layers.len() > 1 { "s" } else { "" };
-        text.replace(HOLE, &format!("the {} layer{s}", listed(&layers)))
+        text.replace(HOLE, &format!("the {}", words::layers(&layers)))
     };
     let clauses: Vec<String> = alike.into_iter().map(clause).collect();
     (!clauses.is_empty()).then(|| clauses.join("; "))
@@ -210,13 +209,8 @@ impl Group {
         }
         writeln!(out)?;
         for (layers, rules) in heads {
-            let s = if layers.len() > 1 { "s" } else { "" };
-            let layers = listed(&layers);
-            let head = format!(
-                "{}, {layers} layer{s}: {}",
-                advice::some(rules),
-                self.fit.name()
-            );
+            let (rules, layers) = (advice::some(rules), words::layers(&layers));
+            let head = format!("{rules}, {layers}: {}", self.fit.name());
             for line in sentence(&head, width) {
                 let line = line.strip_prefix("  ").unwrap_or(&line);
                 writeln!(out, "{}", coloured(line, self.fit))?;

@@ -5,7 +5,7 @@
 use super::advice::{some, ways};
 use super::grid::{grid, paragraph};
 use super::table_human::coloured;
-use super::words::{label, listed, part, percent, plural};
+use super::words::{self, label, listed, part, percent, plural};
 use crate::plan::Fit;
 use crate::run::{Best, Instead, Survey, Surveyed};
 use std::io::{self, Write};
@@ -61,28 +61,25 @@ pub(super) fn summary(
 /// terminal has room for: `unrepresentable, draft too, rest unknown`.
 fn verdict(survey: &Survey, one: &Best<'_>) -> String {
     let fit = one.plan.plan.fit;
-    let mut words = vec![fit.name().to_owned()];
-    let named = |like: Fit| {
+    let named = |like: Fit| -> Vec<String> {
         let parts = one.beside.iter().filter(|part| part.fit == like);
-        let names: Vec<String> = parts.map(|other| part(survey, other.plan)).collect();
-        listed(&names)
+        parts.map(|other| part(survey, other.plan)).collect()
     };
-    let others = Fit::ALL.iter().filter(|other| **other != fit);
-    let mut others: Vec<(String, Fit)> = others.map(|other| (named(*other), *other)).collect();
-    others.retain(|(names, _)| !names.is_empty());
+    let mut words = vec![fit.name().to_owned()];
     let same = named(fit);
     if !same.is_empty() {
-        words.push(format!("{same} too"));
+        words.push(format!("{} too", listed(&same)));
     }
+    let others = Fit::ALL.iter().filter(|other| **other != fit);
+    let mut others: Vec<(Vec<String>, Fit)> = others.map(|other| (named(*other), *other)).collect();
+    others.retain(|(names, _)| !names.is_empty());
     let all = one.beside.len() + 1 == survey.parts().len();
     match others.as_slice() {
-        [(names, fit)] if all && names.contains(" and ") => {
-            words.push(format!("rest {}", fit.name()))
+        [(names, fit)] if all && names.len() > 1 => words.push(format!("rest {}", fit.name())),
+        some => {
+            let told = some.iter();
+            words.extend(told.map(|(names, fit)| format!("{} {}", listed(names), fit.name())));
         }
-        some => words.extend(
-            some.iter()
-                .map(|(names, fit)| format!("{names} {}", fit.name())),
-        ),
     }
     words.join(", ")
 }
@@ -134,8 +131,7 @@ fn open(survey: &Survey, one: &Best<'_>) -> String {
     let named = |read: bool| {
         let these = one.beside.iter().filter(|part| part.read == read);
         let names: Vec<String> = these.map(|other| part(survey, other.plan)).collect();
-        let s = if names.len() > 1 { "s" } else { "" };
-        (!names.is_empty()).then(|| format!("the {} layer{s}", listed(&names)))
+        (!names.is_empty()).then(|| format!("the {}", words::layers(&names)))
     };
     let unread = named(false).map(|parts| format!("of its stack nothing was read for {parts}"));
     let unsure = named(true).map(|parts| format!("what its stack does with {parts} is not known"));

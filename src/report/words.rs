@@ -67,6 +67,12 @@ pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
     }
 }
 
+/// `shared layer`, `shared and dense layers`.
+pub(super) fn layers<W: AsRef<str>>(names: &[W]) -> String {
+    let s = if names.len() > 1 { "s" } else { "" };
+    format!("{} layer{s}", listed(names))
+}
+
 /// `1 case`, `2 cases`, `5 184 checks`.
 pub fn plural(count: u64, noun: &str) -> String {
     let many = match (count, noun.strip_suffix('y')) {
@@ -100,6 +106,9 @@ pub(super) fn percent(millionths: u64) -> String {
 /// Bytes in the largest unit that leaves a whole part, with one decimal.
 pub(super) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if number == u64::MAX {
+        return "more than can be counted".to_owned();
+    }
     if number < 1 << 10 {
         return format!("{number} bytes");
     }
@@ -171,6 +180,7 @@ mod tests {
         assert_eq!(percent(15_609), "1.56%");
         assert_eq!(bytes(1023), "1023 bytes");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
-        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
+        assert_eq!(bytes(u64::MAX - 1), "16384.0 PiB");
+        assert_eq!(bytes(u64::MAX), "more than can be counted");
     }
 }

@@ -98,14 +98,9 @@ pub struct Instead {
     pub width_padded: u64,
     /// The size that the way is about: the scale block, or the checkpoint's new width.
     pub size: Option<u64>,
-    /// Bytes that all ranks hold of the experts of all layers of this format beyond those of their
-    /// own shares: weights, scales, zero points, biases and storage padding.
-    pub extra_bytes: u64,
-    /// Bytes that one rank holds of them in all.
-    pub rank_bytes: u64,
-    /// Multiplications beyond the unpadded ones, in millionths.
-    #[serde(skip)]
-    pub extra_arithmetic: u64,
+    /// What the experts of all layers of this format cost; of copies, the shared ones too.
+    #[serde(flatten)]
+    pub cost: Cost,
     /// Whether the kernel is told at run time what is padding, and does not multiply it.
     pub told: bool,
     /// Whether every weight keeps its value.
@@ -243,7 +238,7 @@ impl Advice {
                     blocked: !advice.blocked.is_empty() && !within(&rule.stack),
                 };
                 let told = about.advice(&one.plan, &advice.usable, &others);
-                advice.rules.extend(told);
+                advice.rules.push(told);
             }
         }
         advice

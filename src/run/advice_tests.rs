@@ -1,18 +1,15 @@
 //! What is advised, against the reports.
 
+use super::survey_tests::advised;
 use super::{Instead, Query, Survey, Way, survey, survey_replicas, usable};
-use crate::plan::{Fit, Parallel};
+use crate::plan::Fit;
 use crate::rule::{Rules, same_arch};
 use crate::terms::{LayerKind, WeightFormat};
 
 pub(super) fn asked(name: &str, format: WeightFormat, rule: &str, tp: u64) -> Survey {
     let mut model = crate::model::load(name).unwrap();
     model.quant = crate::model::Quant::none(format);
-    let query = Query {
-        rule: Some(rule),
-        advice: true,
-        ..Query::of(Parallel { tp, ep: 1 })
-    };
+    let query = advised(Some(rule), tp, 1);
     survey(&model, Rules::builtin(), &query).unwrap()
 }
 
@@ -26,11 +23,7 @@ pub(super) fn way(survey: &Survey, way: Way) -> Option<&Instead> {
 fn a_degree_that_the_rest_does_not_take_is_told_and_not_advised() {
     let ask = |name: &str, tp| {
         let model = crate::model::load(name).unwrap();
-        let query = Query {
-            rule: Some("vllm.aiter.bf16"),
-            advice: true,
-            ..Query::of(Parallel { tp, ep: 1 })
-        };
+        let query = advised(Some("vllm.aiter.bf16"), tp, 1);
         survey(&model, Rules::builtin(), &query).unwrap().advice
     };
     let three = ask("Qwen3-30B-A3B", 3);
@@ -84,11 +77,7 @@ fn vocabularies_are_rounded_before_they_are_cut() {
 fn a_refused_shared_layer_is_told_the_ranks_that_take_it() {
     let mut model = crate::model::load("DeepSeek-V3").unwrap();
     (model.intermediate, model.shared, model.dense) = (512, Some(512), None);
-    let query = Query {
-        rule: Some("sglang.triton.fp8-block"),
-        advice: true,
-        ..Query::of(Parallel { tp: 8, ep: 8 })
-    };
+    let query = advised(Some("sglang.triton.fp8-block"), 8, 8);
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let routed = found
         .plans
@@ -105,11 +94,7 @@ fn a_refused_shared_layer_is_told_the_ranks_that_take_it() {
 fn replicas_are_advised_on_the_ranks_that_share_their_experts() {
     let mut model = crate::model::load("Qwen3-235B-A22B").unwrap();
     model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
-    let query = Query {
-        rule: Some("vllm.any.fp8-block"),
-        advice: true,
-        ..Query::of(Parallel { tp: 4, ep: 1 })
-    };
+    let query = advised(Some("vllm.any.fp8-block"), 4, 1);
     let found = survey_replicas(&model, Rules::builtin(), &query, 2).unwrap();
     assert_eq!(found.plans[0].plan.width_padded, 256);
     assert_eq!(found.advice.rules[0].aligned, [1, 2]);
@@ -130,10 +115,7 @@ fn backends_for_other_devices_are_not_advised() {
     for name in ["Nemotron-3-Super-120B-A12B", "Qwen3-235B-A22B", "GLM-4.7"] {
         let model = crate::model::load(name).unwrap();
         for tp in [7, 8] {
-            let query = Query {
-                advice: true,
-                ..Query::of(Parallel { tp, ep: 1 })
-            };
+            let query = advised(None, tp, 1);
             let found = survey(&model, Rules::builtin(), &query).unwrap();
             for one in &found.advice.rules {
                 let arch = |id: &str| &Rules::builtin().get(id).unwrap().arch;
@@ -159,22 +141,25 @@ fn a_straddling_shard_is_told_every_way_out() {
         8,
     );
     let tp = way(&found, Way::Tp).unwrap();
-    assert_eq!((tp.tp, tp.verdict, tp.extra_bytes), (4, Fit::Fits, 0));
+    assert_eq!((tp.tp, tp.verdict, tp.cost.extra_bytes), (4, Fit::Fits, 0));
     let ep = way(&found, Way::Ep).unwrap();
-    assert_eq!((ep.ep, ep.verdict, ep.extra_arithmetic), (8, Fit::Fits, 0));
+    assert_eq!(
+        (ep.ep, ep.verdict, ep.cost.extra_arithmetic()),
+        (8, Fit::Fits, 0)
+    );
     let finer = way(&found, Way::FinerScales).unwrap();
     assert_eq!(
-        (finer.size, finer.lossless, finer.extra_arithmetic),
+        (finer.size, finer.lossless, finer.cost.extra_arithmetic()),
         (Some(64), true, 0)
     );
-    assert!(finer.extra_bytes > 0);
+    assert!(finer.cost.extra_bytes > 0);
     let offline = way(&found, Way::PadOffline).unwrap();
     assert_eq!(
-        (offline.size, offline.extra_arithmetic),
+        (offline.size, offline.cost.extra_arithmetic()),
         (Some(2048), 333_333)
     );
     // 128 experts of 3 x 512 x 4096 bytes more in 94 layers; ranks touch two blocks either way.
-    assert_eq!(offline.extra_bytes, 128 * 3 * 512 * 4096 * 94);
+    assert_eq!(offline.cost.extra_bytes, 128 * 3 * 512 * 4096 * 94);
     assert!(!way(&found, Way::Requantise).unwrap().lossless);
 }
 
@@ -190,7 +175,10 @@ fn the_cheapest_padded_degree_is_named() {
     assert_eq!(advice.aligned, Vec::<u64>::new());
     // 1856 = 14.5 * 128: every usable degree above 1 pads to 2048.
     let cheapest = advice.cheapest.as_ref().unwrap();
-    assert_eq!((cheapest.tp, cheapest.extra_arithmetic), (16, 103_448));
+    assert_eq!(
+        (cheapest.tp, cheapest.cost.extra_arithmetic()),
+        (16, 103_448)
+    );
     let found = asked(
         "Nemotron-3-Nano-30B-A3B",
         WeightFormat::Fp8,
@@ -233,11 +221,7 @@ fn degrees_at_which_another_part_does_not_run_are_not_advised() {
     let mut model = crate::model::load("DeepSeek-V3").unwrap();
     let rule = Some("sglang.triton.fp8-block");
     let advised = |model: &crate::model::Model| {
-        let query = Query {
-            rule,
-            advice: true,
-            ..Query::of(Parallel { tp: 16, ep: 1 })
-        };
+        let query = advised(rule, 16, 1);
         let found = survey(model, Rules::builtin(), &query).unwrap();
         found.advice.rules[0].aligned.clone()
     };
@@ -264,10 +248,7 @@ fn a_backend_that_does_not_run_the_other_parts_is_not_advised() {
     let advised = |shared: Option<u64>| {
         let mut model = model.clone();
         model.shared = shared;
-        let query = Query {
-            advice: true,
-            ..Query::of(Parallel { tp: 4, ep: 1 })
-        };
+        let query = advised(None, 4, 1);
         let found = survey(&model, &rules, &query).unwrap();
         way(&found, Way::Backend).map(|way| way.rule.clone())
     };
@@ -284,7 +265,7 @@ fn scales_are_repeated_where_the_rule_takes_the_finer_grid_and_nowhere_else() {
         let found = asked("Qwen3-235B-A22B", WeightFormat::Fp8Block, rule, 8);
         let known = way(&found, Way::FinerScales);
         (
-            known.map(|way| (way.size, way.verdict, way.extra_bytes)),
+            known.map(|way| (way.size, way.verdict, way.cost.extra_bytes)),
             found.advice.rules[0].cost.extra_bytes,
         )
     };
@@ -317,10 +298,8 @@ fn advice_is_about_the_architecture_that_is_asked_for() {
     model.kv_heads = Some(64);
     let aligned = |arch| {
         let query = Query {
-            rule: Some("vllm.triton_unfused.mxfp4"),
             arch,
-            advice: true,
-            ..Query::of(Parallel { tp: 8, ep: 1 })
+            ..advised(Some("vllm.triton_unfused.mxfp4"), 8, 1)
         };
         let found = survey(&model, Rules::builtin(), &query).unwrap();
         found.advice.rules[0].aligned_known.clone()
@@ -333,11 +312,7 @@ fn advice_is_about_the_architecture_that_is_asked_for() {
 #[test]
 fn costs_are_those_of_the_plans_own_tensors() {
     let model = crate::model::load("gpt-oss-20b").unwrap();
-    let query = Query {
-        rule: Some("sglang.flashinfer_cutlass.mxfp4.sm90"),
-        advice: true,
-        ..Query::of(Parallel { tp: 4, ep: 4 })
-    };
+    let query = advised(Some("sglang.flashinfer_cutlass.mxfp4.sm90"), 4, 4);
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let (plan, advice) = (&found.plans[0].plan, &found.advice.rules[0]);
     let held: u64 = 4 * plan.tensors[..6].iter().map(|t| t.bytes).sum::<u64>();
@@ -363,10 +338,7 @@ fn a_rule_that_leaves_open_how_bytes_lie_is_advised_last_and_says_so() {
             text("asked", 512, "") + &text("open", 1, "\"weights\"") + &text("read", read, "");
         let rules = Rules::parse(&rules, "test").unwrap();
         let model = crate::model::load("Qwen3-235B-A22B").unwrap();
-        let query = Query {
-            advice: true,
-            ..Query::of(Parallel { tp: 8, ep: 1 })
-        };
+        let query = advised(None, 8, 1);
         let found = survey(&model, &rules, &query).unwrap();
         way(&found, Way::Backend).cloned().unwrap()
     };
@@ -386,11 +358,7 @@ fn each_format_of_a_mixed_model_gets_advice() {
         format: WeightFormat::Bf16,
         layers: 4,
     }];
-    let query = Query {
-        rule: Some("sglang.*"),
-        advice: true,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
-    };
+    let query = advised(Some("sglang.*"), 8, 1);
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let of = |format| {
         let rules = found.advice.rules.iter();

@@ -25,37 +25,38 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of a plan in so many layers, held against the shares of another; none where a number leaves its
-    /// type.
-    pub(super) fn of(plan: &Plan, shares: &Plan, layers: u64) -> Option<Cost> {
-        let (own, other) = (plan.memory().ok()?, shares.memory().ok()?);
-        let done = MILLION.checked_add(u128::from(plan.arithmetic_millionths()))?;
-        Some(Cost {
-            rank_bytes: plan.weight_bytes().checked_mul(layers)?,
-            extra_bytes: own.held.saturating_sub(other.needed).checked_mul(layers)?,
-            needed: multiplications(shares, layers)?,
-            done: multiplications(plan, layers)?.checked_mul(done)?,
-        })
+    /// Of a plan in so many layers, held against the shares of another. What leaves its type stays at the most
+    /// that the type holds, which reports call more than can be counted.
+    pub(super) fn of(plan: &Plan, shares: &Plan, layers: u64) -> Cost {
+        let held = plan.memory().map_or(u64::MAX, |memory| memory.held);
+        let needed = shares.memory().map_or(0, |memory| memory.needed);
+        let done = MILLION.saturating_add(u128::from(plan.arithmetic_millionths()));
+        Cost {
+            rank_bytes: plan.weight_bytes().saturating_mul(layers),
+            extra_bytes: held.saturating_sub(needed).saturating_mul(layers),
+            needed: multiplications(shares, layers),
+            done: multiplications(plan, layers).saturating_mul(done),
+        }
     }
 
     /// Of a part that every rank of every replica holds and multiplies whole, where one copy would do.
-    pub(super) fn copied(self, ranks: u64, replicas: u64) -> Option<Cost> {
-        let copies = ranks.checked_sub(1)?.checked_mul(replicas)?;
-        Some(Cost {
-            extra_bytes: self.rank_bytes.checked_mul(copies)?,
-            done: self.done.checked_mul(u128::from(ranks))?,
+    pub(super) fn copied(self, ranks: u64, replicas: u64) -> Cost {
+        let copies = ranks.saturating_sub(1).saturating_mul(replicas);
+        Cost {
+            extra_bytes: self.rank_bytes.saturating_mul(copies),
+            done: self.done.saturating_mul(u128::from(ranks)),
             ..self
-        })
+        }
     }
 
     /// Of both.
-    pub(super) fn and(self, other: Cost) -> Option<Cost> {
-        Some(Cost {
-            rank_bytes: self.rank_bytes.checked_add(other.rank_bytes)?,
-            extra_bytes: self.extra_bytes.checked_add(other.extra_bytes)?,
-            needed: self.needed.checked_add(other.needed)?,
-            done: self.done.checked_add(other.done)?,
-        })
+    pub(super) fn and(self, other: Cost) -> Cost {
+        Cost {
+            rank_bytes: self.rank_bytes.saturating_add(other.rank_bytes),
+            extra_bytes: self.extra_bytes.saturating_add(other.extra_bytes),
+            needed: self.needed.saturating_add(other.needed),
+            done: self.done.saturating_add(other.done),
+        }
     }
 
     /// Multiplications beyond those without padding, in millionths of them, to the nearest.
@@ -80,12 +81,12 @@ impl Serialize for Cost {
 }
 
 /// Multiplications for one token without padding, in all layers of a plan's part.
-fn multiplications(plan: &Plan, layers: u64) -> Option<u128> {
+fn multiplications(plan: &Plan, layers: u64) -> u128 {
     let dims = plan.dims;
-    let projections = dims.halves.checked_add(1)?;
+    let projections = dims.halves.saturating_add(1);
     let sizes = [dims.k, dims.i, dims.h, layers];
-    let mut all = sizes.into_iter().map(u128::from);
-    all.try_fold(u128::from(projections), u128::checked_mul)
+    let all = sizes.into_iter().map(u128::from);
+    all.fold(u128::from(projections), u128::saturating_mul)
 }
 
 /// How many layers of a model have a part: one place in the list of parts.
@@ -104,7 +105,13 @@ pub(super) fn layers(model: &Model, parts: &[LayerSpec], at: usize) -> u64 {
                 |share| share.layers,
             )
         }
-        LayerKind::Shared => model.moe_layers.max(1),
+        // Draft layers in the experts' format have shared experts in that of the others; of those stored
+        // otherwise nobody says how, which the model's notes do.
+        LayerKind::Shared => {
+            let alike = model.draft_experts && model.quant.draft_format.is_none();
+            let draft = if alike { model.mtp_layers } else { 0 };
+            model.moe_layers.saturating_add(draft).max(1)
+        }
         LayerKind::Dense => model.dense_layers.max(1),
         LayerKind::Draft => model.mtp_layers.max(1),
     }
@@ -117,7 +124,7 @@ mod tests {
 
     fn cost(line: &str, layers: u64) -> Cost {
         let made = plan(&line.parse().unwrap()).unwrap();
-        Cost::of(&made, &made, layers).unwrap()
+        Cost::of(&made, &made, layers)
     }
 
     /// 33 channels of 64 bytes twice over, on buffers of 64.
@@ -137,14 +144,27 @@ mod tests {
         let padded = cost("e=2,k=1,h=64,i=32,w=bf16,act=relu2,split=floor,pad=i64", 1);
         let whole = cost("e=2,k=1,h=64,i=64,w=bf16,act=relu2", 1);
         // 64 for 32, and 64 for 64.
-        assert_eq!(padded.and(whole).unwrap().extra_arithmetic(), 333_333);
+        assert_eq!(padded.and(whole).extra_arithmetic(), 333_333);
     }
 
     #[test]
     fn copies_are_held_and_multiplied_by_every_rank() {
         let whole = cost("e=1,k=1,h=64,i=64,w=bf16,act=relu2", 1);
-        let copied = whole.copied(8, 2).unwrap();
+        let copied = whole.copied(8, 2);
         assert_eq!(copied.extra_bytes, 14 * whole.rank_bytes);
         assert_eq!(copied.extra_arithmetic(), 7_000_000);
+    }
+
+    /// Advice disappeared without a word.
+    #[test]
+    fn what_cannot_be_counted_stays_at_the_most_there_is() {
+        let all = cost(
+            "e=2,k=1,h=64,i=33,w=bf16,act=relu2,split=floor,pad=i64",
+            u64::MAX,
+        );
+        assert_eq!((all.rank_bytes, all.extra_bytes), (u64::MAX, u64::MAX));
+        let both = all.and(all).copied(u64::MAX, u64::MAX);
+        assert_eq!((both.rank_bytes, both.extra_bytes), (u64::MAX, u64::MAX));
+        both.extra_arithmetic();
     }
 }

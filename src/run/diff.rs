@@ -338,6 +338,7 @@ mod tests {
     fn table(lines: &[(&str, u64, Fit, u64)]) -> Table {
         let line = |&(rule, tp, verdict, width_padded): &(&str, u64, Fit, u64)| Line {
             model: "m".to_owned(),
+            dispatch: String::new(),
             rule: rule.to_owned(),
             layer: "routed".to_owned(),
             format: "fp8".to_owned(),

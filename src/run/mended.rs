@@ -92,8 +92,8 @@ impl About<'_, '_> {
         let mut counted = self.rule.clone();
         counted.scale.refine = true;
         let stored = self.parts.plan(&counted, self.at, now.asked)?.ok()?;
-        let mut changed = vec![changed(self.spec().kind, size, &now.plan, &plan)];
-        let rest = self.remade(now, |at| {
+        let mut changed = vec![change(self.spec().kind, size, &now.plan, &plan)];
+        let rest = self.remade(|at| {
             let part = &self.parts.all[at];
             let before = self.parts.judged(&counted, at, now.asked)?;
             let spec = repeated(part, own, finer);
@@ -110,7 +110,7 @@ impl About<'_, '_> {
         });
         let trial = Trial {
             asked: now.asked,
-            cost: Cost::of(&plan, &stored, self.layers(self.at))?,
+            cost: Cost::of(&plan, &stored, self.layers(self.at)),
             plan,
             rest,
             open: Vec::new(),
@@ -126,31 +126,14 @@ impl About<'_, '_> {
     /// routed experts, draft layers and other formats too, as a config has one, and widths for the
     /// other parts that do not run as they are.
     pub(super) fn pad_offline(&self, now: &Trial) -> Option<Instead> {
-        let mut sizes: Vec<u64> = self
-            .parts
-            .all
-            .iter()
-            .map(|part| part.intermediate)
-            .collect();
-        let mut changes = Vec::new();
-        if now.plan.fit != Fit::Fits {
-            let routed = self.routed_width(now)?;
-            for (at, size) in sizes.iter_mut().enumerate() {
-                if self.parts.all[at].kind.follows() == LayerKind::Routed {
-                    *size = routed;
-                }
-            }
-        }
-        for (at, size) in sizes.iter_mut().enumerate() {
-            if self.parts.all[at].kind.follows() != LayerKind::Routed {
-                *size = self.width_beside(at, now.asked).unwrap_or(*size);
-            }
-        }
+        let sizes = self.offline_widths(now)?;
         let plan = self.plan_of(self.at, sizes[self.at], now.asked)?;
+        let mut changed = Vec::new();
         if sizes[self.at] != self.spec().intermediate {
-            changes.push(changed(self.spec().kind, sizes[self.at], &now.plan, &plan));
+            changed.push(change(self.spec().kind, sizes[self.at], &now.plan, &plan));
         }
-        let rest = self.remade(now, |at| {
+        let own = changed.first().map(|one| one.size);
+        let rest = self.remade(|at| {
             let (part, size) = (&self.parts.all[at], sizes[at]);
             let before = self.parts.judged(self.rule, at, now.asked)?;
             let judged = self
@@ -158,14 +141,14 @@ impl About<'_, '_> {
                 .judged_as(&wider(part, size), self.rule, at, now.asked)?;
             let plans = before.plan.as_ref().zip(judged.plan.as_ref());
             if let (Some((before, after)), true) = (plans, size != part.intermediate) {
-                changes.push(changed(part.kind, size, before, after));
+                changed.push(change(part.kind, size, before, after));
             }
             Some(self.besides(at, &judged, before.plan.as_ref()))
         });
-        if changes.is_empty() {
+        if changed.is_empty() {
             return None;
         }
-        let cost = Cost::of(&plan, &now.plan, self.layers(self.at))?;
+        let cost = Cost::of(&plan, &now.plan, self.layers(self.at));
         let padded = now.plan.fit == Fit::Padded;
         if padded && cost.extra_arithmetic() >= now.plan.overhead_millionths {
             // The loader pads as little, without a new checkpoint.
@@ -178,23 +161,35 @@ impl About<'_, '_> {
             rest,
             open: Vec::new(),
         };
-        let own = changes.iter().find(|one| one.layer == self.spec().kind);
         Some(Instead {
             width: now.plan.width,
-            size: own.map(|one| one.size),
-            changed: changes.clone(),
+            size: own,
+            changed,
             ..self.instead(Way::PadOffline, &trial)
         })
     }
 
-    /// The parts beside the routed experts that are judged now, made anew.
-    fn remade(&self, now: &Trial, mut made: impl FnMut(usize) -> Option<Beside>) -> Vec<Beside> {
-        let judged = now.rest.iter().map(|one| one.layer);
-        let kinds: Vec<LayerKind> = judged.collect();
-        (0..self.parts.all.len())
-            .filter(|&at| at != self.at && kinds.contains(&self.parts.all[at].kind))
-            .filter_map(&mut made)
-            .collect()
+    /// The widths of all parts in such a checkpoint; none where the routed experts need one and no width
+    /// will do.
+    fn offline_widths(&self, now: &Trial) -> Option<Vec<u64>> {
+        let routed = match now.plan.fit {
+            Fit::Fits => None,
+            _ => Some(self.routed_width(now)?),
+        };
+        let parts = self.parts.all.iter().enumerate();
+        let sizes = parts.map(|(at, part)| match part.kind.follows() {
+            LayerKind::Routed => routed.unwrap_or(part.intermediate),
+            _ => self
+                .width_beside(at, now.asked)
+                .unwrap_or(part.intermediate),
+        });
+        Some(sizes.collect())
+    }
+
+    /// The parts beside the routed experts that a rule is for, made anew.
+    fn remade(&self, made: impl FnMut(usize) -> Option<Beside>) -> Vec<Beside> {
+        let others = (0..self.parts.all.len()).filter(|&at| at != self.at);
+        others.filter_map(made).collect()
     }
 
     /// A part of another width, under this rule.
@@ -250,7 +245,7 @@ impl About<'_, '_> {
     }
 }
 
-fn changed(layer: LayerKind, size: u64, before: &Plan, after: &Plan) -> Changed {
+fn change(layer: LayerKind, size: u64, before: &Plan, after: &Plan) -> Changed {
     Changed {
         layer,
         size,

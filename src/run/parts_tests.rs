@@ -1,17 +1,13 @@
 //! What is said of parts that no rule is for, and of what nobody read a stack to do.
 
-use super::survey_tests::model;
+use super::survey_tests::{advised, model};
 use super::{Query, survey, survey_replicas};
 use crate::model::Model;
 use crate::plan::{Fit, Parallel};
 use crate::rule::Rules;
 
 fn ask(rule: Option<&str>) -> Query<'_> {
-    Query {
-        rule,
-        advice: true,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
-    }
+    advised(rule, 8, 1)
 }
 
 /// facts/reports.md B08: experts and a shared expert of 512 in blocks of 128.

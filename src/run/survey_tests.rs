@@ -5,12 +5,19 @@ use crate::model::Model;
 use crate::plan::{Fit, Parallel};
 use crate::rule::{Rules, Status};
 
-fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
+/// Every rule or one, on so many ranks in so many groups, with advice.
+pub(super) fn advised(rule: Option<&str>, tp: u64, ep: u64) -> Query<'_> {
     Query {
         rule,
-        backend,
         advice: true,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
+        ..Query::of(Parallel { tp, ep })
+    }
+}
+
+fn ask<'a>(rule: Option<&'a str>, backend: Option<&'a str>) -> Query<'a> {
+    Query {
+        backend,
+        ..advised(rule, 8, 1)
     }
 }
 
@@ -243,7 +250,9 @@ fn parts_that_no_rule_covers_are_named_with_the_cause() {
     );
     assert_eq!(
         clauses(&model, Some("sglang.*.fp8-block")),
-        ["no chosen rule takes mxfp8 in the dense layer"]
+        [
+            "no chosen rule takes mxfp8 in the dense layer: they are for fp8-block, fp8-block64, fp8-block32"
+        ]
     );
 }
 

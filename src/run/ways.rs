@@ -65,7 +65,7 @@ impl Trial {
     /// What all parts cost that a rule is for.
     fn all_parts(&self) -> Option<Cost> {
         let mut parts = self.rest.iter();
-        parts.try_fold(self.cost, |all, part| all.and(part.cost?))
+        parts.try_fold(self.cost, |all, part| Some(all.and(part.cost?)))
     }
 }
 
@@ -126,7 +126,7 @@ impl About<'_, '_> {
             verdict: judged.fit,
             width: judged.width,
             layers,
-            cost: plans.and_then(|(plan, shares)| Cost::of(plan, shares, layers)),
+            cost: plans.map(|(plan, shares)| Cost::of(plan, shares, layers)),
         }
     }
 
@@ -135,24 +135,18 @@ impl About<'_, '_> {
         let (rest, open) = self.rest(self.parts, self.rule, asked);
         Some(Trial {
             asked,
-            cost: Cost::of(&plan, &plan, self.layers(self.at))?,
+            cost: Cost::of(&plan, &plan, self.layers(self.at)),
             plan,
             rest,
             open,
         })
     }
 
-    /// None for a plan whose memory leaves its type, which none that was made does.
-    pub(super) fn advice(
-        &self,
-        plan: &Plan,
-        usable: &[u64],
-        others: &[Other<'_>],
-    ) -> Option<RuleAdvice> {
+    pub(super) fn advice(&self, plan: &Plan, usable: &[u64], others: &[Other<'_>]) -> RuleAdvice {
         let (rest, open) = self.rest(self.parts, self.rule, self.asked());
         let now = Trial {
             asked: self.asked(),
-            cost: Cost::of(plan, plan, self.layers(self.at))?,
+            cost: Cost::of(plan, plan, self.layers(self.at)),
             plan: plan.clone(),
             rest,
             open,
@@ -201,7 +195,7 @@ impl About<'_, '_> {
             true => Fit::Fits,
             false => Fit::Unknown,
         };
-        Some(RuleAdvice {
+        RuleAdvice {
             rule: self.rule.id.clone(),
             format: self.spec().weight,
             layers: self.layers(self.at),
@@ -215,7 +209,7 @@ impl About<'_, '_> {
             instead,
             parts: now.rest,
             open: now.open,
-        })
+        }
     }
 
     /// All ranks that share the routed experts, of every replica.
@@ -254,9 +248,7 @@ impl About<'_, '_> {
             width: plan.width,
             width_padded: plan.width_padded,
             size: None,
-            extra_bytes: trial.cost.extra_bytes,
-            rank_bytes: trial.cost.rank_bytes,
-            extra_arithmetic: trial.cost.extra_arithmetic(),
+            cost: trial.cost,
             changed: Vec::new(),
             all_parts: trial.all_parts(),
             parts: trial.rest.clone(),
@@ -294,11 +286,10 @@ impl About<'_, '_> {
         all.extend(offline);
         all.extend(self.replicate(now));
         let told = |cost: Option<Cost>| cost.map(|c| (c.extra_bytes, c.extra_arithmetic()));
-        let cost = |way: &Instead| (told(way.all_parts), way.extra_bytes, way.extra_arithmetic);
+        let cost = |way: &Instead| (told(way.all_parts), told(Some(way.cost)));
         if plan.fit == Fit::Padded {
             // What it takes to do nothing.
-            let experts = (now.cost.extra_bytes, now.cost.extra_arithmetic());
-            let own = (told(now.all_parts()), experts.0, experts.1);
+            let own = (told(now.all_parts()), told(Some(now.cost)));
             all.retain(|way| {
                 cost(way) < own || now.worst() >= Fit::Refused && way.still.is_empty()
             });
@@ -361,7 +352,7 @@ impl About<'_, '_> {
         };
         let one = self.besides(at, &judged, Some(plan));
         let copied = Beside {
-            cost: Some(one.cost?.copied(self.asked().tp, self.parts.dp)?),
+            cost: Some(one.cost?.copied(self.asked().tp, self.parts.dp)),
             ..one
         };
         let part = |known: &Beside| match known.layer {
@@ -376,11 +367,9 @@ impl About<'_, '_> {
             open: Vec::new(),
         };
         let way = self.instead(Way::Replicate, &trial);
-        let both = cut.cost.and(copied.cost?)?;
         Some(Instead {
             size: Some(plan.width),
-            extra_bytes: both.extra_bytes,
-            rank_bytes: both.rank_bytes,
+            cost: cut.cost.and(copied.cost?),
             ..way
         })
     }
@@ -412,18 +401,18 @@ impl About<'_, '_> {
             let (rest, mut open) = beside(other.rule);
             let trial = Trial {
                 asked: self.asked(),
-                cost: Cost::of(&other.plan, &other.plan, self.layers(self.at))?,
+                cost: Cost::of(&other.plan, &other.plan, self.layers(self.at)),
                 plan: other.plan.clone(),
                 rest,
                 open: Vec::new(),
             };
             open.retain(|kind| !ours.contains(kind));
-            Some(Instead {
+            Instead {
                 open,
                 ..self.instead(Way::Backend, &trial)
-            })
+            }
         };
-        own.into_iter().chain(other).filter_map(instead).collect()
+        own.into_iter().chain(other).map(instead).collect()
     }
 }
 

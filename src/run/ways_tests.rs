@@ -1,8 +1,9 @@
 //! What ways around cost, which come first, and what they leave as it was.
 
 use super::advice_tests::{asked, way};
+use super::survey_tests::advised;
 use super::{Instead, Query, Way, survey};
-use crate::plan::{Fit, Parallel};
+use crate::plan::Fit;
 use crate::rule::Rules;
 use crate::terms::{LayerKind, WeightFormat};
 
@@ -12,11 +13,7 @@ fn a_way_names_the_parts_that_it_leaves_refused() {
     let mut model = crate::model::load("Qwen3-Next-80B-A3B").unwrap();
     model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
     let ask = |tp, ep| {
-        let query = Query {
-            rule: Some("sglang.triton.fp8-block"),
-            advice: true,
-            ..Query::of(Parallel { tp, ep })
-        };
+        let query = advised(Some("sglang.triton.fp8-block"), tp, ep);
         survey(&model, Rules::builtin(), &query).unwrap()
     };
     let found = ask(8, 1);
@@ -58,7 +55,7 @@ fn a_way_names_the_parts_that_it_leaves_refused() {
         assert_eq!((whole.tp, whole.ep, whole.size), (8, 8, Some(512)));
         assert!(whole.still.is_empty());
         // Seven copies more of 3 x 512 x 2048 bytes and 192 scales in each of 48 layers.
-        assert_eq!(whole.extra_bytes, 7 * 48 * (3 * 512 * 2048 + 4 * 192));
+        assert_eq!(whole.cost.extra_bytes, 7 * 48 * (3 * 512 * 2048 + 4 * 192));
     }
     let tp = way(&found, Way::Tp).unwrap();
     let followed = ask(tp.tp, tp.ep);
@@ -81,10 +78,7 @@ fn copies_of_shared_experts_are_advised_where_a_stack_keeps_them() {
     model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
     for (key, told) in [("", false), ("shared-whole = true", true)] {
         let rules = Rules::parse(&text("t", key), "test").unwrap();
-        let query = Query {
-            advice: true,
-            ..Query::of(Parallel { tp: 8, ep: 8 })
-        };
+        let query = advised(None, 8, 8);
         let found = survey(&model, &rules, &query).unwrap();
         assert_eq!(way(&found, Way::Replicate).is_some(), told);
     }
@@ -120,11 +114,11 @@ fn ways_on_as_many_ranks_come_first_and_the_cheapest_of_them() {
         let cost = |way: &Instead| way.all_parts.map(|all| all.extra_bytes);
         let costs: Vec<_> = ways[..same].iter().map(cost).collect();
         assert!(costs.is_sorted(), "{rule}: {costs:?}");
-        assert!(ways.iter().all(|way| way.rank_bytes > 0));
+        assert!(ways.iter().all(|way| way.cost.rank_bytes > 0));
         // Half the ranks hold twice as much each, or more.
         for tp in &ways[same..] {
             assert!(
-                tp.rank_bytes.saturating_mul(tp.tp) >= ways[0].rank_bytes * 7,
+                tp.cost.rank_bytes.saturating_mul(tp.tp) >= ways[0].cost.rank_bytes * 7,
                 "{rule}"
             );
         }
@@ -132,9 +126,8 @@ fn ways_on_as_many_ranks_come_first_and_the_cheapest_of_them() {
     // What costs as much as doing nothing is no way around it.
     let model = crate::model::load("gpt-oss-20b").unwrap();
     let query = Query {
-        advice: true,
         all: false,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
+        ..advised(None, 8, 1)
     };
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     for one in found
@@ -145,7 +138,7 @@ fn ways_on_as_many_ranks_come_first_and_the_cheapest_of_them() {
     {
         for way in one.instead.iter().filter(|way| way.way == Way::Backend) {
             assert!(
-                way.extra_bytes <= one.cost.extra_bytes,
+                way.cost.extra_bytes <= one.cost.extra_bytes,
                 "{}: {way:?}",
                 one.rule
             );
@@ -178,8 +171,7 @@ fn other_backends_are_named_though_one_was_asked_for() {
     let query = Query {
         backend: Some("flashinfer_cutlass"),
         all: false,
-        advice: true,
-        ..Query::of(Parallel { tp: 2, ep: 1 })
+        ..advised(None, 2, 1)
     };
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let sglang = found
@@ -196,9 +188,8 @@ fn other_backends_are_named_though_one_was_asked_for() {
 fn an_emulation_is_no_backend_to_take_instead() {
     let model = crate::model::load("gpt-oss-20b").unwrap();
     let query = Query {
-        advice: true,
         all: false,
-        ..Query::of(Parallel { tp: 8, ep: 8 })
+        ..advised(None, 8, 8)
     };
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let ways = found.advice.rules.iter().flat_map(|one| &one.instead);
@@ -230,11 +221,7 @@ fn experts_and_draft_layers_are_padded_to_one_width() {
     let mut model = crate::model::load("Step-3.7-Flash").unwrap();
     model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
     assert_eq!((model.intermediate, model.shared), (1280, Some(1280)));
-    let query = Query {
-        rule: Some("sglang.triton.fp8-block"),
-        advice: true,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
-    };
+    let query = advised(Some("sglang.triton.fp8-block"), 8, 1);
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let offline = way(&found, Way::PadOffline).unwrap();
     assert!(offline.still.is_empty(), "{offline:?}");
@@ -253,15 +240,11 @@ fn experts_and_draft_layers_are_padded_to_one_width() {
 }
 
 /// DeepSeek-V3 on eight ranks: 58 layers with 256 experts of 2048 and one shared expert of 2048, three
-/// dense ones of 18432, one draft layer; a byte an element, and four for each block of 128 x 128.
+/// dense ones of 18432, one draft layer, which has a shared expert too; a byte an element, and four for each block of 128 x 128.
 #[test]
 fn all_parts_are_counted_beside_the_experts() {
     let model = crate::model::load("DeepSeek-V3").unwrap();
-    let query = Query {
-        rule: Some("sglang.triton.fp8-block"),
-        advice: true,
-        ..Query::of(Parallel { tp: 8, ep: 1 })
-    };
+    let query = advised(Some("sglang.triton.fp8-block"), 8, 1);
     let found = survey(&model, Rules::builtin(), &query).unwrap();
     let one = &found.advice.rules[0];
     let layer = |experts: u64, width: u64| {
@@ -274,7 +257,7 @@ fn all_parts_are_counted_beside_the_experts() {
         .iter()
         .map(|part| (part.layer, part.layers, part.cost.unwrap().rank_bytes))
         .collect();
-    let shared = (LayerKind::Shared, 58, 58 * layer(1, 256));
+    let shared = (LayerKind::Shared, 59, 59 * layer(1, 256));
     let dense = (LayerKind::Dense, 3, 3 * layer(1, 2304));
     let draft = (LayerKind::Draft, 1, layer(256, 256));
     assert_eq!(beside, [shared, dense, draft]);

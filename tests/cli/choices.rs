@@ -216,3 +216,24 @@ fn cases_run_under_a_rule_of_the_users() {
         &["--rules does nothing beside --mutants"],
     );
 }
+
+/// Thirteen refusals for one fact: that no rule of the pattern takes the format. That TensorRT-LLM refuses it
+/// nobody read.
+#[test]
+fn a_pattern_that_takes_nothing_is_one_sentence() {
+    let args = ["plan", "Qwen3-30B-A3B", "--tp", "8", "--rule"];
+    let told = |pattern| {
+        let out = ends(&[&args as &[&str], &[pattern]].concat(), 1);
+        let told = text(&out.stdout);
+        told.split_whitespace().collect::<Vec<&str>>().join(" ")
+    };
+    let none = told("trtllm*");
+    let sentence = "no chosen rule takes bf16 in the routed layer: they are for fp8, fp8-block, ";
+    assert!(none.contains(sentence), "{none}");
+    assert!(
+        !none.contains("PP111") && !none.contains("refused"),
+        "{none}"
+    );
+    // A rule by its whole id is asked about itself.
+    assert!(told("trtllm.cutlass.fp8").contains("takes fp8, not bf16"));
+}
