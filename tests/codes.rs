@@ -6,7 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use padproof::mutant;
-use padproof::report::{CODES, fault_words};
+use padproof::report::{CODES, cited_rows, fault_words};
+use padproof::rule::Rules;
 use padproof::terms::CODES as CODE_WORDS;
 use std::collections::BTreeSet;
 use std::fs;
@@ -160,4 +161,29 @@ fn each_example_prints_what_its_page_shows() {
         ran += 1;
     }
     assert!(ran >= 16, "{ran} examples");
+}
+
+/// `facts/` is no folder of the repository: whoever reads a citation must find what it stands for.
+#[test]
+fn every_row_that_is_cited_is_explained_with_its_public_source() {
+    let sources = Rules::builtin().iter().map(|rule| rule.source.as_str());
+    let sources = sources.chain(mutant::ALL.iter().map(|one| one.source));
+    let (mut checked, mut missing) = (0, Vec::new());
+    for source in sources.filter(|source| source.contains("facts/")) {
+        let words = source.split(|c: char| !c.is_ascii_alphanumeric());
+        for word in words {
+            let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+            let known = ["S", "A", "V", "F", "AI", "T", "D", "K", "H", "B"].contains(&letters);
+            if known && letters.len() < word.len() {
+                checked += 1;
+                if cited_rows(word).is_empty() {
+                    missing.push(format!("{source}: {word}"));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    assert!(checked > 200, "{checked}");
+    let heads: Vec<&str> = cited_rows("f5").iter().map(|(head, _)| *head).collect();
+    assert_eq!(heads.len(), 2, "{heads:?}");
 }

@@ -6,7 +6,10 @@ use super::args::ExplainArgs;
 use super::error::CliError;
 use crate::mutant::{self, Mutant, Stage};
 use crate::plan::Fit;
-use crate::report::{CODES, CodePage, fault_section, fault_words, page_human, verdict_section};
+use crate::report::{
+    CITED, CODES, CodePage, SOURCES, cited_rows, fault_section, fault_words, page_human,
+    verdict_section,
+};
 use crate::run::ExitCode;
 use crate::terms::did_you_mean;
 use std::io::Write;
@@ -27,6 +30,7 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
             out,
             "faults that an audit names: those of padproof list mutants"
         )?;
+        writeln!(out, "citations: facts, or a row such as S17 or B06")?;
         return Ok(ExitCode::Passed);
     };
     let lower = word.to_ascii_lowercase();
@@ -39,8 +43,16 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
         fault(mutant, out)?;
     } else if let Some(section) = fault_section(&lower) {
         writeln!(out, "{lower}\n\n{}", section.trim_end().replace('`', ""))?;
+    } else if lower == "facts" {
+        write!(out, "{SOURCES}")?;
     } else {
-        return Err(unknown(word));
+        let rows = cited_rows(word);
+        if rows.is_empty() {
+            return Err(unknown(word));
+        }
+        for (head, what) in rows {
+            writeln!(out, "{head}, {}: {what}", word.to_ascii_uppercase())?;
+        }
     }
     Ok(ExitCode::Passed)
 }
@@ -68,6 +80,9 @@ fn fault(mutant: &Mutant, out: &mut dyn Write) -> Result<(), CliError> {
         None => writeln!(out, "{told}")?,
     }
     writeln!(out, "known from {}", mutant.source)?;
+    if mutant.source.contains("facts/") {
+        writeln!(out, "{CITED}")?;
+    }
     writeln!(
         out,
         "properties that catch it: {}",

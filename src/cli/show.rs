@@ -9,7 +9,7 @@ use super::select::{model, rules};
 use crate::case::{Case, Scheme};
 use crate::model::Model;
 use crate::plan::{PlanError, plan, plan_under};
-use crate::report::tensors_human;
+use crate::report::{CITED, tensors_human};
 use crate::rule::{Condition, Finer, Granule, Rule, RuleError, Rules, Sizes, Valid};
 use crate::run::ExitCode;
 use crate::terms::{Activation, plain};
@@ -167,6 +167,14 @@ fn told(valid: &Valid) -> String {
     format!("{} ({})", units.join(", "), word(&valid.rounding))
 }
 
+/// Where citations are explained, under a source that has some.
+fn cited(source: &str, out: &mut dyn Write) -> io::Result<()> {
+    match source.contains("facts/") {
+        true => line(out, "", CITED),
+        false => Ok(()),
+    }
+}
+
 fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     let formats: Vec<&str> = rule.formats.iter().map(|f| f.name()).collect();
     let layers: Vec<&str> = rule.layers.iter().map(|l| l.name()).collect();
@@ -174,6 +182,7 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     line(out, "stack", format!("{} {}", rule.stack, rule.version))?;
     line(out, "backend", &rule.backend)?;
     line(out, "source", &rule.source)?;
+    cited(&rule.source, out)?;
     line(out, "grade", word(&rule.grade))?;
     line(out, "status", rule.status.name())?;
     if !rule.arch.is_empty() {
@@ -277,6 +286,7 @@ fn show_model(model: &Model, out: &mut dyn Write) -> io::Result<()> {
         "source",
         format!("{} ({})", model.source, model.grade.name()),
     )?;
+    cited(&model.source, out)?;
     line(
         out,
         "architecture",

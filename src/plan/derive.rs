@@ -365,7 +365,8 @@ fn overhead(plan: &Plan, ranks: u64) -> Result<u64, PlanError> {
     Ok(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
-fn fit(plan: &Plan, ranks: u64, found: &[Violation]) -> Fit {
+/// The verdict of a plan with these findings, on so many ranks that share the intermediate axis.
+pub(super) fn fit(plan: &Plan, ranks: u64, found: &[Violation]) -> Fit {
     let exact = plan.width_padded.checked_mul(ranks) == Some(plan.dims.i)
         && plan.hidden_padded == plan.dims.h;
     match decisive(found) {

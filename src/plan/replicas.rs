@@ -1,5 +1,6 @@
 //! Data parallelism: what replicas of a model do to the ranks that share its experts.
 
+use super::derive::fit;
 use super::{Effect, Fit, Parallel, Plan, Unit, Violation};
 use crate::rule::{Replicas, Spread};
 use crate::terms::LayerKind;
@@ -51,6 +52,20 @@ pub fn unread_groups(plan: &mut Plan, stack: &str, spread: Spread) {
         "{stack} spreads whole experts over all {tp} ranks that share them, or over none: what {ep} groups would be was not read"
     );
     unread(plan, "PP135", "experts", (ep, tp), message);
+}
+
+/// Leaves open what a stack does with experts that its groups cannot share equally: that it refuses them
+/// nobody read.
+pub fn unread_shares(plan: &mut Plan, stack: &str) {
+    let Some(uneven) = plan.violations.iter_mut().find(|v| v.code == "PP106") else {
+        return;
+    };
+    uneven.effect = Effect::Unknown;
+    uneven
+        .message
+        .push_str(&format!(", and what {stack} does then was not read"));
+    let Parallel { tp, ep } = plan.parallel;
+    plan.fit = fit(plan, tp / ep.max(1), &plan.violations);
 }
 
 fn unread(

@@ -69,6 +69,27 @@ pub fn fault_section(word: &str) -> Option<&'static str> {
     sections.find_map(|text| text.strip_prefix(word)?.strip_prefix("\n\n"))
 }
 
+/// What the citations in rules, models and messages stand for, with the public sources.
+pub const SOURCES: &str = include_str!("../../docs/sources.md");
+
+/// What says where a citation is explained.
+pub const CITED: &str = "what facts/ names: padproof explain facts";
+
+/// What the rows that a citation names stand for, each after the heading that it stands under.
+pub fn cited_rows(row: &str) -> Vec<(&'static str, &'static str)> {
+    let mut found = Vec::new();
+    for section in SOURCES.split("\n## ").skip(1) {
+        let head = section.lines().next().unwrap_or_default();
+        let rows = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let mut rows = rows.filter_map(|line| line.split_once(" | "));
+        let same = |(name, _): &(&str, &str)| name.eq_ignore_ascii_case(row);
+        found.extend(rows.find(same).map(|(_, what)| (head, what)));
+    }
+    found
+}
+
 /// The words of a plan's verdict, a section each.
 const VERDICTS: &str = include_str!("../../docs/verdicts.md");
 

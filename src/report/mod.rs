@@ -32,7 +32,10 @@ mod words;
 pub use audit_human::audit_human;
 pub use audit_json::audit_json;
 pub use block::finding_block;
-pub use codes::{CODES, CodePage, fault_section, fault_words, page_human, verdict_section};
+pub use codes::{
+    CITED, CODES, CodePage, SOURCES, cited_rows, fault_section, fault_words, page_human,
+    verdict_section,
+};
 pub use concise::Concise;
 pub use human::{Human, Verbosity};
 pub use json::Json;

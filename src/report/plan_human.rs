@@ -3,6 +3,7 @@
 //! It must not decide anything. Layer 10.
 
 use super::advice;
+use super::codes::CITED;
 use super::grid::{paragraph, sentence};
 use super::plan_rows::{rows, unequal};
 use super::plan_summary::summary;
@@ -73,13 +74,26 @@ pub fn plan_human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) ->
         group.write(width, out)?;
     }
     let first = survey.plans.iter().find_map(|one| one.plan.reason());
-    if let Some(found) = first {
-        writeln!(out, "\nwhat a code means: padproof explain {}", found.code)?;
+    let code = first.map(|found| format!("what a code means: padproof explain {}", found.code));
+    let help: Vec<String> = code
+        .into_iter()
+        .chain(cited(survey).then(|| CITED.to_owned()))
+        .collect();
+    if !help.is_empty() {
+        writeln!(out)?;
+        paragraph(&help.join("; "), width, out)?;
     }
     match long {
         true => Ok(()),
         false => advice::human(survey, width, out),
     }
+}
+
+/// Whether something that is written cites the notes that padproof is built on.
+fn cited(survey: &Survey) -> bool {
+    let cites = |text: &str| text.contains("facts/");
+    let mut found = survey.plans.iter().flat_map(|one| &one.plan.violations);
+    cites(&survey.model.source) || found.any(|one| cites(&one.message))
 }
 
 /// Rows of a table that is read at a glance.
@@ -322,6 +336,27 @@ mod tests {
             "{one}"
         );
         assert!(!one.contains("best of each stack") && !one.contains("every one of these"));
+    }
+
+    /// "to do: nothing" stood above the note that heads do not divide.
+    #[test]
+    fn a_degree_that_heads_do_not_take_is_not_what_to_do() {
+        let model = crate::model::load("gpt-oss-20b").unwrap();
+        let query = Query {
+            all: false,
+            advice: true,
+            ..Query::of(Parallel { tp: 3, ep: 1 })
+        };
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let mut out = Vec::new();
+        plan_human(&found, Some(400), &mut out).unwrap();
+        let text = bare(std::str::from_utf8(&out).unwrap());
+        let done = text.lines().find(|line| line.starts_with("to do: "));
+        let said = "to do: another tp, since 3 does not divide 64 attention heads, ";
+        assert!(
+            done.is_some_and(|line| line.starts_with(said) && line.contains(": fits ")),
+            "{text}"
+        );
     }
 
     /// `vllm.emulation.mxfp4` was the best of vLLM for gpt-oss.

@@ -96,6 +96,15 @@ fn to_do(survey: &Survey, best: &[Best<'_>]) -> Option<String> {
         fits.zip(ways(advised)).collect()
     });
     let free = lines.iter().find(|(fits, _)| *fits).or(lines.first());
+    let blocked = &survey.advice.blocked;
+    if !blocked.is_empty() {
+        let way = free.map_or(String::new(), |(_, way)| format!(": {rule}, {way}"));
+        return Some(format!(
+            "to do: another tp, since {} does not divide {}{way}",
+            survey.parallel.tp,
+            listed(blocked)
+        ));
+    }
     let other = free.map_or(String::new(), |(_, way)| format!("; or {way}"));
     Some(match fit {
         Fit::Fits => format!("to do: nothing under {rule}"),

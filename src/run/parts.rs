@@ -7,7 +7,7 @@ use super::survey::{NotJudged, Query, SurveyError};
 use crate::model::Model;
 use crate::plan::{
     Fit, LayerSpec, Parallel, Plan, PlanError, concerns, layers, plan_layer, replicated,
-    unread_groups, unread_replicas, unread_version,
+    unread_groups, unread_replicas, unread_shares, unread_version,
 };
 use crate::rule::{Rule, Rules, Status};
 use crate::terms::LayerKind;
@@ -258,6 +258,7 @@ impl<'q> Parts<'q> {
     fn said(&self, mut plan: Plan, rule: &Rule, unread: Option<&str>) -> Plan {
         let stack = rule.stack.as_str();
         unread_replicas(&mut plan, stack, self.rules.replicas(stack), self.dp);
+        unread_shares(&mut plan, stack);
         unread_groups(&mut plan, stack, self.rules.spread(stack));
         if let Some(version) = unread {
             unread_version(&mut plan, rule, version);

@@ -5,6 +5,7 @@ use super::{Query, survey, survey_replicas};
 use crate::model::Model;
 use crate::plan::{Fit, Parallel};
 use crate::rule::Rules;
+use crate::terms::LayerKind;
 
 fn ask(rule: Option<&str>) -> Query<'_> {
     advised(rule, 8, 1)
@@ -186,4 +187,46 @@ fn what_megamoe_does_with_other_activations_is_unknown() {
         assert_eq!(fit("MiniMax-M3", rule), Fit::Unknown);
         assert_eq!(fit("DeepSeek-V4-Pro", rule), Fit::Fits);
     }
+}
+
+/// facts/reports.md B12: a shard of 64 in blocks of 128 loads on aiter, for which the check is left out
+/// (facts/upstream-padding.md 1.1 S17). Triton's refusal stood for aiter's devices too.
+#[test]
+fn shared_experts_beside_aiter_are_open_where_the_check_is_left_out() {
+    let of = |rule: &str| {
+        let found = survey(&b08(), Rules::builtin(), &advised(None, 8, 1)).unwrap();
+        let advised = found.advice.rules.into_iter().find(|one| one.rule == rule);
+        let parts = advised.unwrap().parts;
+        parts
+            .into_iter()
+            .find(|part| part.layer == LayerKind::Shared)
+            .map(|part| part.verdict)
+    };
+    assert_eq!(of("sglang.aiter.fp8"), Some(Fit::Unknown));
+    assert_eq!(of("sglang.triton.fp8-block"), Some(Fit::Refused));
+    assert_eq!(of("sglang.deep_gemm.fp8-block"), Some(Fit::Refused));
+}
+
+/// "Refused" was said of every stack; that one refuses experts that do not divide nobody read.
+#[test]
+fn experts_that_groups_do_not_share_equally_are_open() {
+    let model = crate::model::load("Qwen1.5-MoE-A2.7B").unwrap();
+    let found = survey(
+        &model,
+        Rules::builtin(),
+        &advised(Some("sglang.triton.bf16"), 8, 8),
+    )
+    .unwrap();
+    let plan = &found.plans[0].plan;
+    assert_eq!(plan.fit, Fit::Unknown);
+    let said = &plan.violations[0];
+    assert_eq!(said.code, "PP106");
+    assert!(
+        said.message.ends_with("what sglang does then was not read"),
+        "{}",
+        said.message
+    );
+    // A case is padproof's own, which cannot share them.
+    let case = "e=60,k=4,h=64,i=64,tp=8,ep=8".parse().unwrap();
+    assert_eq!(crate::plan::plan(&case).unwrap().fit, Fit::Refused);
 }

@@ -7,7 +7,8 @@ use super::survey::plan_error;
 use super::{Query, Survey, SurveyError};
 use crate::model::Model;
 use crate::plan::{
-    Fit, LayerSpec, Parallel, Plan, concerns, layers, plan_layer, uncovered, unread_version,
+    Fit, LayerSpec, Parallel, Plan, concerns, layers, plan_layer, uncovered, unread_shares,
+    unread_version,
 };
 use crate::rule::{Rule, Rules};
 use crate::terms::{LayerKind, WeightFormat};
@@ -219,6 +220,7 @@ impl Table {
                         }
                         let mut plan = plan_layer(&part, parallel, rule, query.env)
                             .map_err(|source| plan_error(model, part.kind, rule, source))?;
+                        unread_shares(&mut plan, &rule.stack);
                         if let Some(version) = unread {
                             unread_version(&mut plan, rule, version);
                         }
