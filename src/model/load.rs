@@ -253,7 +253,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     )?;
 
     if shared.is_some() && layers.draft && quant.draft_format.is_some() {
-        let note = "draft layers are stored otherwise than the others: how their shared experts are was not looked for, and they are in no figure";
+        let note = "draft layers are stored in another format: in which their shared experts are was not looked for, so no figure has them";
         notes.push(note.to_owned());
     }
     let architecture = architectures.first().map_or(String::new(), |a| cut(a, 200));
