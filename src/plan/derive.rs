@@ -32,7 +32,8 @@ pub fn plan_layer(
     rule: &Rule,
     env: &[&str],
 ) -> Result<Plan, PlanError> {
-    let (mut plan, stride) = without_tensors(layer, parallel, rule, env)?;
+    let mut stride = [0, 0];
+    let mut plan = without_tensors(layer, parallel, rule, env, &mut stride)?;
     plan.tensors = tensors(&plan, stride)?;
     Ok(plan)
 }
@@ -47,16 +48,17 @@ pub fn plan_sizes(
     rule: &Rule,
     env: &[&str],
 ) -> Result<Plan, PlanError> {
-    without_tensors(layer, parallel, rule, env).map(|(plan, _)| plan)
+    without_tensors(layer, parallel, rule, env, &mut [0, 0])
 }
 
-/// The plan, and the elements added to each row of K of w13 and of w2.
+/// The plan; `stride` becomes the elements added to each row of K of w13 and of w2.
 fn without_tensors(
     layer: &LayerSpec,
     parallel: Parallel,
     rule: &Rule,
     env: &[&str],
-) -> Result<(Plan, [u64; 2]), PlanError> {
+    stride: &mut [u64; 2],
+) -> Result<Plan, PlanError> {
     let shard_ranks = check(layer, parallel)?;
     let facts = Facts {
         layer,
@@ -146,11 +148,11 @@ fn without_tensors(
     facts.count_violations(&plan, &mut found);
     facts.valid_sizes(&mut plan, &mut found);
     facts.rule_violations(&plan, &mut found);
-    let stride = facts.stride(&plan, &mut found);
+    *stride = facts.stride(&plan, &mut found);
     plan.overhead_millionths = overhead(&plan, shard_ranks)?;
     plan.fit = fit(&plan, shard_ranks, &found);
     plan.violations = found;
-    Ok((plan, stride))
+    Ok(plan)
 }
 
 /// Refuses what makes no layer; returns the ranks that share the intermediate axis.

@@ -316,14 +316,6 @@ impl Facts<'_> {
                 (Truth::Yes, Verdict::Refused) => ("PP102", Effect::Refused),
                 (Truth::Yes, Verdict::Wrong) => ("PP117", Effect::Wrong),
             };
-            let condition = match truth {
-                Truth::Open => format!("if {}: ", refusal.when.asks()),
-                Truth::Yes if other.is_some() => format!(
-                    "unless the {} that the dispatch asks for is what is tested, which was not read: ",
-                    plan.hidden_padded
-                ),
-                Truth::Yes | Truth::No => String::new(),
-            };
             let (axis, value, granule) = match (
                 refusal.when.width_not_multiple,
                 refusal.when.hidden_not_multiple,
@@ -335,17 +327,26 @@ impl Facts<'_> {
                 }
                 (None, None) => ("rule", plan.width, 0),
             };
-            let tested = match value.checked_rem(granule) {
+            let mut message = match value.checked_rem(granule) {
                 Some(rest) => format!("{value} % {granule} = {rest}: "),
                 None => String::new(),
             };
+            match truth {
+                Truth::Open => message.push_str(&format!("if {}: ", refusal.when.asks())),
+                Truth::Yes if other.is_some() => message.push_str(&format!(
+                    "unless the {} that the dispatch asks for is what is tested, which was not read: ",
+                    plan.hidden_padded
+                )),
+                Truth::Yes | Truth::No => {}
+            }
+            message.push_str(&refusal.why);
             found.push(Violation {
                 code,
                 axis,
                 value,
                 unit: Unit::Elements,
                 granule,
-                message: format!("{tested}{condition}{}", refusal.why),
+                message,
                 effect,
             });
         }

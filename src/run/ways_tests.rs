@@ -265,3 +265,51 @@ fn all_parts_are_counted_beside_the_experts() {
     assert_eq!(all.rank_bytes, routed + shared.2 + dense.2 + draft.2);
     assert_eq!((all.extra_bytes, all.extra_arithmetic()), (0, 0));
 }
+
+/// What is advised is planned anew: verdict, widths, memory and the other parts are those that were promised.
+#[test]
+fn advice_that_is_followed_keeps_its_word() {
+    use std::collections::BTreeMap;
+    let mut followed = 0;
+    for (name, format) in [
+        ("gpt-oss-20b", None),
+        ("Gemma-4-26B-A4B", Some(WeightFormat::Nvfp4)),
+        ("DeepSeek-V3", None),
+        ("Step-3.7-Flash", None),
+    ] {
+        let mut model = crate::model::load(name).unwrap();
+        model.quant.format = format.unwrap_or(model.quant.format);
+        let ask = |tp, ep| {
+            let query = Query {
+                all: false,
+                ..advised(None, tp, ep)
+            };
+            survey(&model, Rules::builtin(), &query)
+                .unwrap()
+                .advice
+                .rules
+        };
+        let mut known = BTreeMap::new();
+        for (tp, ep) in [(8, 1), (3, 1), (8, 8)] {
+            for one in ask(tp, ep) {
+                for way in one.instead.iter().chain(&one.cheapest) {
+                    if !matches!(way.way, Way::Tp | Way::Ep | Way::Backend) {
+                        continue;
+                    }
+                    let then = known
+                        .entry((way.tp, way.ep))
+                        .or_insert_with(|| ask(way.tp, way.ep));
+                    let then = then.iter().find(|then| then.rule == way.rule).unwrap();
+                    assert_eq!(
+                        (then.fit, then.cost),
+                        (way.verdict, way.cost),
+                        "{name} {tp} {ep}: {way:?}"
+                    );
+                    assert_eq!(then.parts, way.parts, "{name} {tp} {ep}: {way:?}");
+                    followed += 1;
+                }
+            }
+        }
+    }
+    assert!(followed > 200, "{followed}");
+}
