@@ -1,7 +1,7 @@
 //! What each named encoder camp does at ties, at zero, above the largest value and with NaN.
 
 use padproof::num::{
-    Dtype, E8m0Nan, Encode, NibbleOrder, ScaleEncode, ScaleRounding, Zero, pack_nibbles,
+    Dtype, E8m0Nan, Encode, NibbleOrder, Reader, ScaleEncode, ScaleRounding, Zero, pack_nibbles,
 };
 
 const CAMPS: [Encode; 5] = [
@@ -189,4 +189,26 @@ fn readers_of_e8m0_differ_in_the_extreme_codes_only() {
     assert_eq!(at(0), [smallest, smallest, 0.0]);
     assert!(at(255)[0].is_nan());
     assert_eq!(at(255)[1..], [f32::INFINITY, f32::INFINITY]);
+}
+
+#[test]
+fn gguf_and_flashinfer_read_single_codes_otherwise_and_no_others() {
+    for dtype in Dtype::ALL.into_iter().filter(|d| d.bits() <= 8) {
+        for code in 0..1u32 << dtype.bits() {
+            let bits = |reader| dtype.decode_as(code, reader).to_bits();
+            let ours = dtype.decode(code).to_bits();
+            assert_eq!(bits(Reader::Ocp), ours);
+            let gguf = (dtype, code) == (Dtype::E4m3, 0x7f);
+            assert_eq!(bits(Reader::Gguf) != ours, gguf, "{dtype} {code:#x}");
+            let other = [(Dtype::E2m1, 8), (Dtype::E8m0, 255)].contains(&(dtype, code));
+            assert_eq!(bits(Reader::Flashinfer) != ours, other, "{dtype} {code:#x}");
+        }
+    }
+    // A pad of either is zero to both camps, with another sign.
+    assert_eq!(Dtype::E4m3.decode_as(0x7f, Reader::Gguf).to_bits(), 0);
+    assert_eq!(Dtype::E2m1.decode_as(8, Reader::Flashinfer).to_bits(), 0);
+    assert_eq!(
+        Dtype::E8m0.decode_as(255, Reader::Flashinfer),
+        f32::INFINITY
+    );
 }

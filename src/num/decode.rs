@@ -20,7 +20,30 @@ pub enum E8m0Nan {
     ExponentShift,
 }
 
+/// Readers that take single codes otherwise than the specification (facts/peers.md 3.2). A reference of
+/// flashinfer or vLLM that is given NaN for E2M1 keeps it NaN, which no code is: there is no encoder of theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Reader {
+    /// As [`Dtype::decode`]: the specifications, ml_dtypes, torch.
+    #[default]
+    Ocp,
+    /// gguf: E4M3 code 0x7F is 0, not NaN. What it makes of E8M0 code 255, about 3.4e38, was not
+    /// measured to the bit.
+    Gguf,
+    /// flashinfer: E2M1 code 8 is +0, not -0; E8M0 code 255 is infinity.
+    Flashinfer,
+}
+
 impl Dtype {
+    /// The value that a reader takes a code for.
+    pub fn decode_as(self, code: u32, reader: Reader) -> f32 {
+        match (self, code, reader) {
+            (Dtype::E4m3, 0x7f, Reader::Gguf) | (Dtype::E2m1, 8, Reader::Flashinfer) => 0.0,
+            (Dtype::E8m0, _, Reader::Flashinfer) => self.decode_with(code, E8m0Nan::Infinity),
+            _ => self.decode(code),
+        }
+    }
+
     /// The value of a code, exactly. Bits of `code` above the type's width are ignored.
     ///
     /// E8M0 code 255 is NaN and code 0 is 2^-127, a subnormal f32. NaN payloads of F32, F16,

@@ -12,7 +12,7 @@ mod spec;
 mod ulp;
 
 pub use bulk::{decode_codes, decode_into, encode_into};
-pub use decode::E8m0Nan;
+pub use decode::{E8m0Nan, Reader};
 pub use dtype::Dtype;
 pub use encode::{Encode, NanInto, Nonpositive, Overflow, ScaleEncode, ScaleRounding, Ties, Zero};
 pub use fnuz::fn_to_fnuz;

@@ -1,4 +1,5 @@
-"""Writes decode.txt and encode.txt beside this file: what ml_dtypes answers for the narrow formats.
+"""Writes decode.txt and encode.txt beside this file: what ml_dtypes answers for the narrow formats, and numpy for
+the whole numbers. The code of int4 with offset 8 is that of ml_dtypes.uint4, less 8.
 
 Usage: pip install ml_dtypes==0.6.0 numpy; python make.py
 
@@ -57,7 +58,26 @@ def inputs(name, kind):
     points = sorted(set(points), key=lambda v: (math.isnan(v), v))
     # Every seventh also negative, and the special ones.
     negative = points[::7] + [top, top * 2, positive[0] / 3, math.inf, 0.0, 1.0]
-    return points + [-v for v in sorted(set(negative))] + [math.copysign(math.nan, -1)]
+    negative = sorted(set(negative), key=lambda v: (math.isnan(v), v))
+    return points + [-v for v in negative] + [math.copysign(math.nan, -1)]
+
+
+def whole(name, value):
+    """The code of the whole number nearest to a value, ties to even, within the type's range."""
+    if name == "int4":
+        kept = np.clip(np.rint(np.array([value])), -8, 7).astype(ml_dtypes.int4)
+        return int(kept.astype(np.int8)[0]) + 8
+    return int(np.clip(np.rint(np.array([value])), -128, 127).astype(np.int8).view(np.uint8)[0])
+
+
+def whole_inputs(low, high):
+    """Every number, every tie and its neighbours, beyond both ends, and infinities; no NaN."""
+    points = {float(n) for n in range(low - 3, high + 4)}
+    ties = [n + 0.5 for n in range(low - 3, high + 3)]
+    for tie in ties:
+        points |= {tie, step(tie, -math.inf), step(tie, math.inf)}
+    points |= {0.0, 1e-30, -1e-30, 1e9, -1e9, 1e30, -1e30, math.inf, -math.inf}
+    return sorted(points)
 
 
 def main():
@@ -69,6 +89,12 @@ def main():
             for code in codes(name):
                 bits = int(decode(kind, code).view(np.uint32)[0])
                 out.write(f"{name} {code:02x} {bits:08x}\n")
+        for code in range(16):
+            value = np.array([code], dtype=np.uint8).astype(ml_dtypes.uint4).astype(np.float32) - np.float32(8)
+            out.write(f"int4 {code:02x} {int(value.view(np.uint32)[0]):08x}\n")
+        for code in range(256):
+            value = np.array([code], dtype=np.uint8).view(np.int8).astype(np.float32)
+            out.write(f"int8 {code:02x} {int(value.view(np.uint32)[0]):08x}\n")
     with open(HERE / "encode.txt", "w") as out:
         out.write(made)
         for name, kind in TYPES.items():
@@ -76,6 +102,10 @@ def main():
                 wide = np.array([value], dtype=np.float64)
                 code = int(wide.astype(kind).view(np.uint8)[0])
                 out.write(f"{name} {int(wide.view(np.uint64)[0]):016x} {code:02x}\n")
+        for name, low, high in [("int4", -8, 7), ("int8", -128, 127)]:
+            for value in whole_inputs(low, high):
+                bits = int(np.array([value]).view(np.uint64)[0])
+                out.write(f"{name} {bits:016x} {whole(name, value):02x}\n")
 
 
 if __name__ == "__main__":
