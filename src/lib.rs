@@ -6,6 +6,7 @@ pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;
+pub mod files;
 pub mod fill;
 pub mod r#gen;
 pub mod layout;

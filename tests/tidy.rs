@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules by layer: each may use those above it, never its own line or those below.
 const LAYERS: &[&[&str]] = &[
-    &["num", "rng"],
+    &["num", "rng", "files"],
     &["terms", "proof"],
     &["model", "rule", "case"],
     &["plan", "tensor"],

@@ -7,7 +7,6 @@ use super::environment::Environment;
 use super::error::CliError;
 use crate::report::{diff_human, diff_json, diff_markdown};
 use crate::run::{Diff, ExitCode, Table};
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -38,7 +37,7 @@ fn read(path: &Path) -> Result<Table, CliError> {
         file: file.clone(),
         source,
     };
-    let opened = File::open(path).map_err(io)?;
+    let opened = crate::files::open(path).map_err(io)?;
     let mut bytes = Vec::new();
     opened
         .take(FILE_LIMIT + 1)

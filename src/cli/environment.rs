@@ -3,6 +3,7 @@
 //! It must not act on it. Layer 11.
 
 use super::args::Color;
+use super::output::complain;
 use crate::rule::{Rule, Rules};
 use crate::terms::did_you_mean;
 
@@ -116,6 +117,14 @@ pub(super) fn rule_switches(rules: &Rules) -> Vec<&str> {
     let mut named: Vec<&str> = rules.iter().flat_map(Rule::variables).collect();
     named.sort_unstable();
     named.dedup();
+    for name in &named {
+        let said = value(name).unwrap_or_default();
+        let known = ["", "0", "1", "true", "false"];
+        if !known.contains(&&*said.to_ascii_lowercase()) {
+            let why = format!("{name}={said} is neither 1 or true nor 0 or false: read as off");
+            complain("warning", &why);
+        }
+    }
     named.into_iter().filter(truth).collect()
 }
 

@@ -195,7 +195,7 @@ pub(super) fn rules_arguments(file: Option<&Path>) -> String {
 
 fn open(path: &Path) -> Result<String, CliError> {
     let file = path.display().to_string();
-    match std::fs::File::open(path) {
+    match crate::files::open(path) {
         Ok(opened) => read(opened, &file),
         Err(source) => Err(CliError::File { file, source }),
     }

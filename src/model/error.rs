@@ -66,10 +66,12 @@ pub enum ModelError {
         at: usize,
     },
     /// The text is not JSON.
-    #[error("{file}: not valid JSON: {source}")]
+    #[error("{file}: not valid JSON: {source}{place}")]
     Json {
         /// Path as given.
         file: String,
+        /// The key whose value it is and what stands there, behind a space; or nothing.
+        place: String,
         /// What the parser said, with line and column.
         source: serde_json::Error,
     },
@@ -160,6 +162,14 @@ pub enum ModelError {
         value: String,
         /// The largest number taken.
         most: u64,
+    },
+    /// Sizes that are fine each by itself and not together.
+    #[error("{file}: {sizes} are more weights than any model has")]
+    TooMany {
+        /// Path as given.
+        file: String,
+        /// Keys and sizes.
+        sizes: String,
     },
     /// A real number that must be above zero.
     #[error("{file}: {key} is {value}, but must be above 0")]

@@ -2,7 +2,9 @@
 //!
 //! It must not interpret keys. Layer 2.
 
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
 
 /// Python's three words that JSON lacks, and stand-ins of the same length, so that the
 /// parser's columns stay right.
@@ -15,10 +17,101 @@ const WORDS: [(&str, &str); 3] = [
 /// Parses `text`.
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    serde_json::from_str(text).or_else(|first| match replace(text) {
-        Some(fixed) => serde_json::from_str(&fixed),
+    let read = |text: &str| serde_json::from_str(text).map(|Unique(value)| value);
+    read(text).or_else(|first| match replace(text) {
+        Some(fixed) => read(&fixed),
         None => Err(first),
     })
+}
+
+/// The number that an error stopped at and the key it belongs to; nothing for other errors.
+pub(super) fn place(text: &str, error: &serde_json::Error) -> String {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(error.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
+    let number = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let head = text.get(..before + error.column()).unwrap_or(text);
+    let start = head.trim_end_matches(number).len();
+    let tail = text.get(start..).unwrap_or_default();
+    let value: String = tail.chars().take_while(|c| number(*c)).take(40).collect();
+    let key = text.get(..start).unwrap_or_default().trim_end();
+    let key = key.strip_suffix(':').map(str::trim_end);
+    let key = key.and_then(|key| key.strip_suffix('"')?.rsplit('"').next());
+    match key {
+        Some(key) if value.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            let key: String = key.chars().take(100).collect();
+            format!(" ({} is {value})", key.escape_debug())
+        }
+        _ => String::new(),
+    }
+}
+
+/// A value no object of which has a key twice: readers differ in which of the two they take.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unique, D::Error> {
+        from.deserialize_any(Reader).map(Unique)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Unique(value)) = from.next_element()? {
+            all.push(value);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut all = Map::new();
+        while let Some(key) = from.next_key::<String>()? {
+            if all.contains_key(&key) {
+                let key: String = key.chars().take(100).collect();
+                let why = format!("the key {} stands twice", key.escape_debug());
+                return Err(A::Error::custom(why));
+            }
+            let Unique(value) = from.next_value()?;
+            all.insert(key, value);
+        }
+        Ok(Value::Object(all))
+    }
 }
 
 /// Whether the text is an object with this key, read as Python would.

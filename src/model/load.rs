@@ -8,7 +8,6 @@ use super::facts::{Grade, Model, dense_layers};
 use super::{activation, builtin, family, json, layers, quant, router};
 use crate::terms::{Bias, nearest};
 use serde_json::{Map, Value};
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -18,6 +17,9 @@ use std::path::Path;
 pub const FILE_LIMIT: u64 = 16 << 20;
 /// Largest size taken, so that products of two sizes stay far below 2^128 and of real ones below 2^64.
 pub const SIZE_LIMIT: u64 = 1 << 40;
+/// Most weights of one projection of all experts: a thousand million times the largest real ones, and
+/// their bytes fit 64 bits.
+const WEIGHTS_LIMIT: u128 = 1 << 60;
 /// Most layers taken; real models have a hundred.
 pub const LAYER_LIMIT: u64 = 1 << 10;
 
@@ -127,10 +129,12 @@ fn text(file: &str) -> Result<Option<String>, ModelError> {
         file: file.to_owned(),
         source,
     };
-    // A pipe would be waited for while it is opened.
-    let opened = std::fs::metadata(file).and_then(|is| match is.is_file() {
-        true => Ok((File::open(file)?, is.len())),
-        false => Err(std::io::Error::other("not a regular file")),
+    let opened = crate::files::open(Path::new(file)).and_then(|opened| {
+        let is = opened.metadata()?;
+        match is.is_dir() {
+            true => Err(std::io::Error::other("not a regular file")),
+            false => Ok((opened, is.len())),
+        }
     });
     let too_big = || ModelError::TooBig {
         file: file.to_owned(),
@@ -173,6 +177,7 @@ fn text(file: &str) -> Result<Option<String>, ModelError> {
 pub(super) fn object(json: &str, file: &str) -> Result<Map<String, Value>, ModelError> {
     let parsed = json::parse(json).map_err(|source| ModelError::Json {
         file: file.to_owned(),
+        place: json::place(json, &source),
         source,
     })?;
     match parsed {
@@ -211,7 +216,7 @@ pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, Mo
 /// Reads the facts out of a config.
 fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     let doc = scope(root)?;
-    let architectures = architectures(&root, &doc);
+    let architectures = architectures(&root, &doc)?;
     let (outer, inner) = (kind(&root)?, kind(&doc)?);
     let family = family::find(&[&inner, &outer], &architectures);
     let doc = Doc {
@@ -220,11 +225,10 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     };
 
     let mut notes = Vec::new();
-    let (_, model_hidden) = doc.need(HIDDEN, "hidden size", "")?;
-    let hidden = doc
-        .number(LATENT, 1)?
-        .map_or(model_hidden, |(_, latent)| latent);
-    let (_, experts) = doc.need(EXPERTS, "number of experts", "")?;
+    let said = doc.need(HIDDEN, "hidden size", "")?;
+    let model_hidden = said.1;
+    let (hidden_key, hidden) = doc.number(LATENT, 1)?.unwrap_or(said);
+    let (experts_key, experts) = doc.need(EXPERTS, "number of experts", "")?;
     let top_k = doc.need(TOP_K, "number of experts per token", "")?;
     if top_k.1 > experts {
         let (file, key) = (doc.file.to_owned(), doc.name(top_k.0));
@@ -237,7 +241,19 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
             keep: 1,
         });
     }
-    let intermediate = width(&doc, &family)?;
+    let (width_key, intermediate) = width(&doc, &family)?;
+    let sizes = [
+        (hidden_key, hidden),
+        (width_key, intermediate),
+        (experts_key, experts),
+    ];
+    if sizes.iter().map(|s| u128::from(s.1)).product::<u128>() > WEIGHTS_LIMIT {
+        let sizes = sizes.map(|(key, size)| format!("{} {size}", doc.name(key)));
+        return Err(ModelError::TooMany {
+            file: doc.file.to_owned(),
+            sizes: sizes.join(" x "),
+        });
+    }
     let layers = layers::read(&doc, &mut notes)?;
     let activation = activation::read(&doc, &family)?;
     let router = router::read(&doc, &family, experts, top_k, &mut notes)?;
@@ -291,9 +307,10 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     })
 }
 
-fn architectures<'a>(root: &Doc<'a>, doc: &Doc<'a>) -> Vec<&'a str> {
-    let named = [root, doc].into_iter();
-    named.flat_map(|d| strings(d, "architectures")).collect()
+fn architectures<'a>(root: &Doc<'a>, doc: &Doc<'a>) -> Result<Vec<&'a str>, ModelError> {
+    let mut all = strings(root, "architectures")?;
+    all.extend(strings(doc, "architectures")?);
+    Ok(all)
 }
 
 /// The model type, empty where there is none.
@@ -306,7 +323,7 @@ fn kind(doc: &Doc<'_>) -> Result<String, ModelError> {
 pub(super) fn family_of(root: &Doc<'_>, doc: &Doc<'_>) -> Result<family::Family, ModelError> {
     let types = [kind(doc)?, kind(root)?];
     let types = [types[0].as_str(), types[1].as_str()];
-    Ok(family::find(&types, &architectures(root, doc)))
+    Ok(family::find(&types, &architectures(root, doc)?))
 }
 
 /// The object that counts experts: the language model's, else the top one.
@@ -314,8 +331,16 @@ pub(super) fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
     let mut looked = Vec::new();
     let mut found = None;
     for path in NESTED {
-        let Some(Value::Object(map)) = root.get(path) else {
-            continue;
+        let map = match root.get(path) {
+            Some(Value::Object(map)) => map,
+            None => continue,
+            Some(other) => {
+                return Err(ModelError::NotObject {
+                    file: root.file.to_owned(),
+                    key: (*path).to_owned(),
+                    value: shown(other),
+                });
+            }
         };
         let nested = Doc { path, map, ..root };
         looked.push((*path).to_owned());
@@ -350,10 +375,10 @@ pub(super) fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
 }
 
 /// The routed expert's width.
-fn width(doc: &Doc<'_>, family: &family::Family) -> Result<u64, ModelError> {
+fn width(doc: &Doc<'_>, family: &family::Family) -> Result<(&'static str, u64), ModelError> {
     const WHAT: &str = "width of an expert";
     if family.wide && doc.first(WIDTH).is_none() {
-        return Ok(doc.need(&["intermediate_size"], WHAT, "")?.1);
+        return doc.need(&["intermediate_size"], WHAT, "");
     }
     let note = match doc.first(&["intermediate_size"]) {
         Some(_) => {
@@ -361,15 +386,16 @@ fn width(doc: &Doc<'_>, family: &family::Family) -> Result<u64, ModelError> {
         }
         None => "",
     };
-    Ok(doc.need(WIDTH, WHAT, note)?.1)
+    doc.need(WIDTH, WHAT, note)
 }
 
-fn strings<'a>(doc: &Doc<'a>, key: &str) -> Vec<&'a str> {
-    match doc.get(key) {
-        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
-        Some(Value::String(one)) => vec![one],
-        _ => Vec::new(),
-    }
+fn strings<'a>(doc: &Doc<'a>, key: &str) -> Result<Vec<&'a str>, ModelError> {
+    let Some(value) = doc.get(key) else {
+        return Ok(Vec::new());
+    };
+    let items = value.as_array();
+    let words = items.and_then(|items| items.iter().map(Value::as_str).collect());
+    words.ok_or_else(|| doc.kind(key, value, "a list of words"))
 }
 
 /// A name for the model: its directory's, else what the config calls itself.

@@ -135,7 +135,7 @@ impl Rules {
         }
         // A device or a pipe has no length that could be asked for.
         let mut bytes = Vec::new();
-        std::fs::File::open(path)
+        crate::files::open(path)
             .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
             .map_err(io)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {

@@ -109,7 +109,18 @@ fn read(rules: &Rules, asked: &StackVersion) -> Result<(), SurveyError> {
     if named || Release::parse(version).is_some() || is_commit(version) {
         return Ok(());
     }
+    if stack.is_none() && stacks.contains(&version) {
+        return refused(format!(
+            "that is a stack: say {version}=VERSION, such as {version}={}",
+            rules
+                .iter()
+                .find(|rule| rule.stack == version && rule.status == Status::Current)
+                .map_or("1.0", |rule| rule.version.as_str())
+        ));
+    }
     let read = rules.iter().filter(of_stack);
+    // What was measured and not released has a sentence for a version.
+    let read = read.filter(|rule| !rule.version.contains(' '));
     let read = read.filter(|rule| rule.status == Status::Current);
     let read = distinct(read.map(|rule| rule.version.as_str()));
     refused(format!(

@@ -234,3 +234,125 @@ fn what_never_ends_or_is_too_long_is_not_read_to_its_end() {
     #[cfg(unix)]
     refused(&["plan", "Qwen3-30B-A3B", "--rules", "/dev/zero"], &words);
 }
+
+/// A pipe that nobody writes to would be waited for; one that is open already is read like a file.
+#[cfg(unix)]
+#[test]
+fn pipes_are_read_where_they_are_open_and_refused_elsewhere() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let folder = Folder::new();
+    let model = folder.file("config.json", qwen(&json!({})));
+    let pipe = folder.path("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let pipe = pipe.to_str().unwrap();
+    let all: [&[&str]; 6] = [
+        &["plan", pipe],
+        &["plan", &model, "--rules", pipe],
+        &["run", pipe],
+        &["replay", pipe],
+        &["diff", pipe, pipe],
+        &["list", "rules", "--rules", pipe],
+    ];
+    for args in all {
+        refused(args, &["not a regular file", "/dev/stdin"]);
+    }
+    for (args, given) in [
+        (
+            ["plan", "/dev/stdin", "--tp", "8"].as_slice(),
+            qwen(&json!({})),
+        ),
+        (&["plan", &model, "--rules", "/dev/stdin"], String::new()),
+        (
+            &["run", "/dev/stdin", "-p", "plan-units"],
+            "t=1\n".to_owned(),
+        ),
+        (&["replay", "/dev/stdin"], "t=1\n".to_owned()),
+    ] {
+        let mut command = crate::cli::command(args);
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(given.as_bytes())
+            .unwrap();
+        let out = child.wait_with_output().unwrap();
+        let said = text(&out.stderr);
+        // 3: it was read, and so small a case proves nothing to some property.
+        let read = matches!(out.status.code(), Some(0 | 3));
+        assert!(read, "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn keys_and_values_that_no_reader_agrees_on_are_named() {
+    let folder = Folder::new();
+    let wide = 1u64 << 40;
+    let sizes = json!({ "hidden_size": wide, "moe_intermediate_size": wide });
+    let whole = qwen(&json!({}));
+    let changed = |from: &str, to: &str| {
+        assert!(whole.contains(from), "{from}");
+        whole.replacen(from, to, 1)
+    };
+    for (text, words) in [
+        (
+            qwen(&sizes),
+            [
+                "hidden_size 1099511627776 x moe_intermediate_size 1099511627776",
+                "more weights",
+            ],
+        ),
+        (
+            changed(
+                "\"moe_intermediate_size\":768",
+                "\"moe_intermediate_size\": 1e400",
+            ),
+            ["out of range", "moe_intermediate_size is 1e400"],
+        ),
+        (
+            changed(
+                "\"hidden_size\":2048",
+                "\"hidden_size\":2048,\"hidden_size\":4096",
+            ),
+            ["the key hidden_size stands twice", "column"],
+        ),
+        (
+            qwen(&json!({ "text_config": "x" })),
+            ["text_config is \"x\"", "object"],
+        ),
+        (
+            qwen(&json!({ "architectures": "x" })),
+            ["architectures is \"x\"", "a list of words"],
+        ),
+        (
+            qwen(&json!({ "architectures": [5] })),
+            ["architectures is a list", "a list of words"],
+        ),
+    ] {
+        let file = folder.file("config.json", text);
+        refused(
+            &["plan", &file, "--tp", "8"],
+            &["config.json", words[0], words[1]],
+        );
+    }
+    let stack = ["plan", "Qwen3-30B-A3B", "--stack-version", "vllm"];
+    refused(&stack, &["say vllm=VERSION, such as vllm=0.33.0"]);
+    let mut command = crate::cli::command(&["plan", "Qwen3-30B-A3B"]);
+    let out = command
+        .env("SGLANG_MOE_PADDING", "banana")
+        .output()
+        .unwrap();
+    let said = text(&out.stderr);
+    assert!(
+        said.contains("SGLANG_MOE_PADDING=banana is neither 1 or true"),
+        "{said}"
+    );
+}
