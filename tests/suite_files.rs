@@ -25,6 +25,20 @@ fn every_shipped_suite_reads() {
     assert!(builtin("nothing").is_none());
 }
 
+/// The lists of `models` name each shipped model twice: in every format, and in its own.
+#[test]
+fn the_models_suite_plans_every_shipped_model() {
+    let models = suite(builtin("models").expect("shipped"));
+    for name in ["routed", "own-format"] {
+        let entries = models.plans.iter().filter(|p| p.name.contains(name));
+        let planned: Vec<&PlanModel> = entries.map(|p| &p.model).collect();
+        for model in padproof::model::builtin() {
+            let named = PlanModel::Named(model.name.clone());
+            assert!(planned.contains(&&named), "{} is not in {name}", model.name);
+        }
+    }
+}
+
 #[test]
 fn the_example_of_the_style_guide_reads() {
     let suite = suite(
