@@ -34,7 +34,7 @@ fn every_mutant_is_caught_and_every_property_catches_one() {
             .zip(&row.cells)
             .filter_map(|(p, cell)| match cell {
                 Cell::Caught(n) => Some(format!("{} at {n}", p.name)),
-                Cell::Missed(_) => None,
+                Cell::Missed(_) | Cell::NotRun => None,
             })
             .collect();
         println!("{:32} {}", row.mutant, cells.join(", "));

@@ -116,7 +116,8 @@ pub(super) fn storage_pads_dirty(plan: &Plan, packed: &mut PackedInputs) -> bool
     changed
 }
 
-/// M42: pads of 0x80 become NaN when E4M3 bytes are rewritten for FNUZ hardware.
+/// M42: E4M3 bytes are rewritten for FNUZ hardware, and then padded with 0x80, which was minus zero and is
+/// NaN there. The subject reads E4M3FN: what is planted is its code for that NaN.
 pub(super) fn fnuz_pad_nan(plan: &Plan, packed: &mut PackedInputs) -> bool {
     plan.weight.element() == Dtype::E4m3
         && dirty(plan, packed, &[Role::W13, Role::W2], |d| d.nan_code())
@@ -134,10 +135,13 @@ pub(super) fn int4_pad_is_minus_eight(plan: &Plan, packed: &mut PackedInputs) ->
     }
 }
 
-/// M44: E8M0 pads of byte 0 taken for zero while the weight pads are not.
+/// M44: E8M0 pads of byte 0, which is 2^-127, taken for zero while the weight pads are not.
 pub(super) fn e8m0_zero_taken_for_zero(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let e8m0 = plan.w2_scale.is_some_and(|s| s.dtype == Dtype::E8m0);
-    e8m0 && dirty(plan, packed, &[Role::W13, Role::W2], |d| Some(loud(d)))
+    e8m0 && {
+        dirty(plan, packed, &[Role::W13Scale, Role::W2Scale], |_| Some(0));
+        dirty(plan, packed, &[Role::W13, Role::W2], |d| Some(loud(d)))
+    }
 }
 
 /// M31: E8M0 bytes stored with bias 125.
@@ -200,7 +204,7 @@ pub(super) fn scales_not_cut(plan: &Plan, packed: &mut PackedInputs) -> bool {
     changed
 }
 
-/// M22: stale workspace in the hidden tail of the input, and w13's hidden tail dirty as well.
+/// M22: stale workspace in the hidden tail of the input alone: w13's is zero.
 pub(super) fn input_tail_stale(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let (h, padded) = (plan.dims.h as usize, plan.hidden_padded as usize);
     if h == padded || plan.dims.t == 0 {

@@ -185,10 +185,24 @@ pub(super) fn w2_padded_on_hidden(plan: &Plan, packed: &mut PackedInputs) -> boo
         })
 }
 
-/// M26: rows of w2 one after the other at their real width, the padding at the end of the expert's.
+/// Rows of w2 one after the other at their real width, the padding at the end of the expert's.
 pub(super) fn rows_at_the_real_width(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let lens: Vec<usize> = plan.ranks.iter().map(|r| size(r.len)).collect();
-    each(plan, packed, Role::W2, |n, t| {
+    at_the_real_width(plan, packed, Role::W2, &lens)
+}
+
+/// M9 and M26: weights are padded, the rows of w2's scales keep their real width.
+pub(super) fn scales_at_the_real_width(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let Some(block) = plan.w2_scale.map(|s| s.col_block).filter(|b| *b > 0) else {
+        return false;
+    };
+    let ranks = plan.ranks.iter();
+    let lens: Vec<usize> = ranks.map(|r| size(r.len.div_ceil(block))).collect();
+    at_the_real_width(plan, packed, Role::W2Scale, &lens)
+}
+
+fn at_the_real_width(plan: &Plan, packed: &mut PackedInputs, role: Role, lens: &[usize]) -> bool {
+    each(plan, packed, role, |n, t| {
         let (real, cols) = (lens[n].min(t.cols), t.cols.max(1));
         for e in 0..t.experts {
             let rows = t.expert(e);
@@ -258,4 +272,72 @@ pub(super) fn fused_cut_whole(plan: &Plan, packed: &mut PackedInputs) -> bool {
         });
     }
     changed
+}
+
+/// M6: a non-gated w13 keeps its real rows, one expert after the other, where the kernel steps by padded
+/// ones.
+pub(super) fn nongated_rows_at_the_real_stride(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let lens: Vec<usize> = plan.ranks.iter().map(|r| size(r.len)).collect();
+    let applies = plan.dims.halves == 1 && plan.width != plan.width_padded;
+    applies
+        && each(plan, packed, Role::W13, |n, t| {
+            let real = lens[n].min(t.rows) * t.cols;
+            let each = (t.rows * t.cols).max(1);
+            let elements = t.codes.chunks_exact(each).flat_map(|e| &e[..real]);
+            let pads = t.codes.chunks_exact(each).flat_map(|e| &e[real..]);
+            t.codes = elements.chain(pads).copied().collect();
+        })
+}
+
+/// M7: a non-gated w13 has the rows of a gated one, so that the kernel finds an expert where the one before
+/// it ends in nothing.
+pub(super) fn nongated_rows_at_the_double_stride(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let pad = plan.weight_pad;
+    plan.dims.halves == 1
+        && each(plan, packed, Role::W13, |_, t| {
+            let each = t.rows * t.cols;
+            for e in (1..t.experts).rev() {
+                let from = e / 2 * each;
+                match e % 2 {
+                    0 => t.codes.copy_within(from..from + each, e * each),
+                    _ => t.expert(e).fill(pad),
+                }
+            }
+        })
+}
+
+/// M13: scale rows counted over both halves at once, so that the second half's begin a block early.
+pub(super) fn second_half_scales_early(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let short = |block: u64| block > 1 && !plan.width_padded.is_multiple_of(block);
+    let applies = plan.dims.halves == 2 && plan.w13_scale.is_some_and(|s| short(s.row_block));
+    applies
+        && each(plan, packed, Role::W13Scale, |_, t| {
+            let (half, cols) = (t.rows / 2, t.cols);
+            for e in 0..t.experts {
+                let end = (2 * half - 1) * cols;
+                t.expert(e).copy_within((half - 1) * cols..end, half * cols);
+            }
+        })
+}
+
+/// M35: where a row's real elements end in the middle of a byte, the pad nibble stands before the last of
+/// them.
+pub(super) fn pad_nibble_first(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    if plan.weight.element().bits() != 4 {
+        return false;
+    }
+    let lens: Vec<usize> = plan.ranks.iter().map(|r| size(r.len)).collect();
+    let swap = |row: &mut [u32], real: usize| {
+        if real % 2 == 1 && real < row.len() {
+            row.swap(real - 1, real);
+        }
+    };
+    let hidden = size(plan.dims.h);
+    let first = each(plan, packed, Role::W13, |_, t| {
+        t.rows().for_each(|row| swap(row, hidden));
+    });
+    let second = each(plan, packed, Role::W2, |n, t| {
+        t.rows().for_each(|row| swap(row, lens[n]));
+    });
+    first || second
 }

@@ -1,7 +1,7 @@
 //! Every mutant, with the properties that claim to catch it.
 
 use super::types::Stage::{Bytes, Layout, LayoutOf, Output, Plan, Reload};
-use super::{Mutant, bytes, globals, grids, layouts, outputs, plans, reload, storages};
+use super::{Mutant, bytes, globals, grids, layouts, outputs, plans, quantised, reload, storages};
 use crate::plan::Role;
 
 const IDENTITY: &str = "pad-identity";
@@ -49,13 +49,19 @@ pub const ALL: &[Mutant] = mutants! {
     "scales-counted-twice", Plan(plans::scales_counted_twice), [AGREES], "M40", "a count of scales where a count of elements is wanted";
     "refusal-ignored", Plan(plans::refusal_ignored), [AGREES], "M41", "a layer that the backend refuses is padded all the same";
     "packed-bytes-doubled", Plan(plans::packed_bytes_doubled), [UNITS], "M14", "two packed elements counted as two bytes";
-    "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1", "one pad after both halves";
+    "pad-code-not-zero", Plan(plans::pad_code_not_zero), [AGREES, INERT], "V-4, V-5", "padding planned with the code of 1";
+    "stored-before-padding", Plan(plans::stored_before_padding), [AGREES], "M27, V-13", "the storage of scales sized before they are padded";
+    "cut-at-the-padded-width", Plan(plans::cut_at_the_padded_width), [AGREES], "V-19", "a round trip cuts w2 at its padded width";
+    "one-global-for-all", Plan(plans::one_global_for_all), [AGREES], "V-10", "one global scale planned for all experts";
+    "aligned-is-padded", Plan(plans::aligned_is_padded), [MINIMAL], "V-18", "a width that is aligned is padded all the same";
+    "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1, M2", "one pad after both halves: the second half right after the first";
     "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
     "interleaved-for-halves", Layout(layouts::interleaved_for_halves), [IDENTITY, INERT], "M5", "rows of gate and up in turn for a kernel that reads halves";
     "halves-for-interleaved", Layout(layouts::halves_for_interleaved), [IDENTITY, INERT], "M5, facts/reports.md B43", "halves for a kernel that reads rows of gate and up in turn";
     "interleaved-in-other-groups", Layout(layouts::interleaved_in_other_groups), [IDENTITY, INERT], "M5, flashinfer 4874", "rows in turn, in groups of another size than the kernel reads";
     "nibbles-swapped", Layout(layouts::nibbles_swapped), [IDENTITY, INERT, ROUND_TRIP], "M35", "the other nibble first";
-    "scales-not-swizzled", Layout(storages::scales_not_swizzled), [INERT, SCALES], "M27", "row-major scales for a kernel that reads tiles";
+    "scales-not-swizzled", Layout(storages::scales_not_swizzled), [INERT, SCALES], "facts/upstream-padding.md 3.1 V-13", "row-major scales for a kernel that reads tiles";
+    "swizzled-before-padding", Bytes(storages::swizzled_before_padding), [INERT, SCALES], "M27", "scales swizzled at their real size, and padded after that";
     "scales-in-other-tiles", Layout(storages::scales_in_other_tiles), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "scales in the tiles of a sister kernel";
     "scale-tile-transposed", Bytes(storages::scale_tile_transposed), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "rows and columns of each tile of scales swapped";
     "scale-columns-aligned-to-four", Bytes(storages::scale_columns_aligned_to_four), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.4 F1", "scale columns aligned to 4 for a kernel that steps by 8";
@@ -72,7 +78,7 @@ pub const ALL: &[Mutant] = mutants! {
     "scale-pad-nan", Bytes(bytes::scale_pad_nan), [IDENTITY, INERT], "M15", "padding scales that are not finite";
     "pads-nan", Bytes(bytes::pads_nan), [IDENTITY, INERT], "M16", "padding weights that are not finite: NaN, or infinity";
     "storage-pads-dirty", Bytes(bytes::storage_pads_dirty), [INERT], "M16", "what only the storage layout adds is as memory happened to be";
-    "fnuz-pad-nan", Bytes(bytes::fnuz_pad_nan), [IDENTITY, INERT], "M42", "pads of 0x80 become NaN on FNUZ hardware";
+    "fnuz-pad-nan", Bytes(bytes::fnuz_pad_nan), [IDENTITY, INERT], "M42", "pads of 0x80, minus zero before the cast, are NaN on FNUZ hardware";
     "int4-pad-is-minus-eight", Bytes(bytes::int4_pad_is_minus_eight), [IDENTITY, INERT], "M17", "INT4 padding of nibble 0, which decodes to -8";
     "e8m0-zero-taken-for-zero", Bytes(bytes::e8m0_zero_taken_for_zero), [INERT], "M44", "E8M0 byte 0 taken for zero while the weights are not";
     "e8m0-bias-125", Bytes(bytes::e8m0_bias_125), [IDENTITY, INERT, SCALES], "M31", "E8M0 bytes stored with bias 125";
@@ -97,17 +103,24 @@ pub const ALL: &[Mutant] = mutants! {
     "last-rank-missing", Bytes(bytes::last_rank_missing), [TP_SUM, INERT], "facts/reports.md B60", "the last rank loads nothing";
     "w2-padded-on-hidden", Bytes(grids::w2_padded_on_hidden), [IDENTITY, INERT], "M8", "w2 padded along its hidden axis";
     "fused-cut-whole", Bytes(grids::fused_cut_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45", "the fused rows of gate and up cut as one axis: the first ranks hold gate alone";
-    "rows-at-the-real-width", Bytes(grids::rows_at_the_real_width), [IDENTITY, INERT], "M26", "rows of w2 stored at their real width, padding after the last";
+    "rows-at-the-real-width", Bytes(grids::rows_at_the_real_width), [IDENTITY, INERT], "facts/upstream-padding.md 3.1 V-13", "rows of w2 stored at their real width, padding after the last";
+    "scales-at-the-real-width", Bytes(grids::scales_at_the_real_width), [INERT, SCALES], "M9, M26", "weights are padded, rows of scales stored at their real width";
+    "nongated-rows-at-the-real-stride", Bytes(grids::nongated_rows_at_the_real_stride), [IDENTITY, INERT, ROUND_TRIP], "M6", "experts of a non-gated w13 stored at their real rows";
+    "nongated-rows-at-the-double-stride", Bytes(grids::nongated_rows_at_the_double_stride), [IDENTITY, INERT, ROUND_TRIP], "M7", "experts of a non-gated w13 stored at twice their rows";
+    "second-half-scales-early", Bytes(grids::second_half_scales_early), [INERT, SCALES], "M13", "scales of the second half begin inside the first's last block";
+    "pad-nibble-first", Bytes(grids::pad_nibble_first), [IDENTITY, INERT, ROUND_TRIP], "M35", "the pad nibble before the last real one where their number is odd";
+    "requantised-over-garbage", Bytes(quantised::requantised_over_garbage), [IDENTITY, INERT], "M29", "gate and up made anew under a scale taken over a dirty tail";
+    "empty-blocks-quantised", Bytes(quantised::empty_blocks_quantised), [IDENTITY, INERT], "M30", "blocks of padding quantised without a floor under their scale: 0 / 0";
     "swapped-at-the-wrong-length", Bytes(grids::swapped_at_the_wrong_length), [IDENTITY, INERT], "M3", "halves swapped at the unpadded length";
     "tails-kept-on-reload", Reload(reload::tails_kept), [RELOAD], "M16, facts/reports.md B71", "a reload does not clear the tails again";
     "halves-not-swapped-on-reload", Reload(reload::halves_not_swapped), [RELOAD], "facts/reports.md B68", "a reload writes gate where up belongs";
     "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";
     "pad-row-reduced", Output(outputs::pad_row_reduced), [TOKEN], "M37", "a pad row is reduced into a real token";
-    "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "a tile chosen by the batch size changes bits";
-    "width-decides-order", Output(outputs::width_decides_order), [IDENTITY, DEVICE], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded width changes bits";
-    "hidden-decides-order", Output(outputs::hidden_decides_order), [HIDDEN], "facts/feasibility.md 5.4, 2", "split-K chosen from the padded hidden size changes bits";
+    "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "other bits for several tokens, as a tile chosen by the batch size gives";
+    "width-decides-order", Output(outputs::width_decides_order), [IDENTITY, DEVICE], "facts/feasibility.md 5.4, 2", "other bits where the width is padded, as split-K chosen from it gives";
+    "hidden-decides-order", Output(outputs::hidden_decides_order), [HIDDEN], "facts/feasibility.md 5.4, 2", "other bits where the hidden size is padded, as split-K chosen from it gives";
     "stray-write", Output(outputs::stray_write), [GUARD], "facts/reports.md B87", "a write past the end of a buffer";
-    "ties-to-the-higher-id", Output(outputs::ties_to_the_higher_id), [ROUTE], "facts/peers.md F13", "experts chosen in another order";
-    "weights-not-renormalised", Output(outputs::weights_not_renormalised), [ROUTE], "facts/upstream-padding.md 2.3", "the routing weights' renormalisation is forgotten";
-    "sum-loses-a-rank", Output(outputs::sum_loses_a_rank), [TP_SUM], "facts/upstream-padding.md 3.1 V-1", "the reduction over ranks loses a share";
+    "ties-to-the-higher-id", Output(outputs::ties_to_the_higher_id), [ROUTE], "facts/peers.md F13", "ties between experts go to the higher id";
+    "weights-not-renormalised", Output(outputs::weights_not_renormalised), [ROUTE], "facts/upstream-padding.md 2.3", "routing weights are not divided by their sum";
+    "ranks-averaged", Output(outputs::ranks_averaged), [TP_SUM], "facts/upstream-padding.md 3.1 V-1", "the ranks' outputs are averaged, not summed";
 };

@@ -9,6 +9,7 @@ mod layouts;
 mod list;
 mod outputs;
 mod plans;
+mod quantised;
 mod reload;
 mod storages;
 mod types;

@@ -2,7 +2,8 @@
 
 use crate::layout::PackedInputs;
 use crate::plan::{Plan, Role};
-use crate::tensor::Output;
+use crate::tensor::{Output, RouterInput};
+use crate::terms::Route;
 
 /// Flips the last mantissa bit of every finite, non-zero output.
 fn nudge(output: &mut Output) -> bool {
@@ -35,17 +36,17 @@ pub(super) fn pad_row_reduced(plan: &Plan, packed: &mut PackedInputs, output: &m
     true
 }
 
-/// A tile chosen by the batch size: other bits for more than one token.
+/// Other bits for more than one token, as a tile chosen by the batch size gives.
 pub(super) fn batch_decides_order(_: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
     output.tokens > 1 && nudge(output)
 }
 
-/// Split-K chosen from the padded width: other bits when the intermediate axis is padded.
+/// Other bits when the intermediate axis is padded, as split-K chosen from the padded width gives.
 pub(super) fn width_decides_order(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
     plan.width_padded != plan.width && nudge(output)
 }
 
-/// Split-K chosen from the padded hidden size.
+/// Other bits when the hidden axis is padded, as split-K chosen from the padded size gives.
 pub(super) fn hidden_decides_order(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
     plan.hidden_padded != plan.dims.h && nudge(output)
 }
@@ -62,40 +63,83 @@ pub(super) fn stray_write(plan: &Plan, packed: &mut PackedInputs, _: &mut Output
     true
 }
 
-/// The router breaks ties by the higher id.
+/// The router breaks ties by the higher id: among those chosen, and for the last place.
 pub(super) fn ties_to_the_higher_id(
     plan: &Plan,
-    _: &mut PackedInputs,
+    packed: &mut PackedInputs,
     output: &mut Output,
 ) -> bool {
-    let k = plan.dims.k as usize;
-    let applies = k >= 2 && !output.ids.is_empty();
-    if applies {
-        for ids in output.ids.chunks_exact_mut(k) {
-            ids.reverse();
+    let RouterInput::Logits { logits, bias } = &packed.router else {
+        return false;
+    };
+    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
+    let mut changed = false;
+    for (ids, logits) in output.ids.chunks_exact_mut(k).zip(logits.chunks_exact(e)) {
+        let tied = |a: u32, b: u32| {
+            let (a, b) = (a as usize, b as usize);
+            logits[a] == logits[b] && bias.get(a) == bias.get(b)
+        };
+        for n in 0..k {
+            // Groups decide before experts do.
+            let beyond = (ids[n] + 1..e as u32).filter(|_| !plan.numerics.route.grouped());
+            let free = beyond.filter(|id| !ids.contains(id));
+            if let Some(higher) = free.filter(|id| tied(ids[n], *id)).max() {
+                ids[n] = higher;
+                changed = true;
+            }
+            for m in 0..n {
+                if tied(ids[m], ids[n]) && ids[m] < ids[n] {
+                    ids.swap(m, n);
+                    changed = true;
+                }
+            }
         }
     }
-    applies
+    changed
 }
 
-/// The renormalisation of routing weights is forgotten.
+/// The renormalisation of routing weights is forgotten: they are the scores that the chosen experts have
+/// among all.
 pub(super) fn weights_not_renormalised(
-    _: &Plan,
-    _: &mut PackedInputs,
+    plan: &Plan,
+    packed: &mut PackedInputs,
     output: &mut Output,
 ) -> bool {
-    for w in &mut output.weights {
-        *w *= 0.75;
+    let RouterInput::Logits { logits, .. } = &packed.router else {
+        return false;
+    };
+    let softmax = match plan.numerics.route {
+        Route::SoftmaxRenorm | Route::SoftmaxBiasRenorm => true,
+        Route::SigmoidRenorm | Route::SigmoidBias | Route::GroupedSigmoidBias => false,
+        _ => return false,
+    };
+    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
+    let tokens = output
+        .weights
+        .chunks_exact_mut(k)
+        .zip(output.ids.chunks_exact(k));
+    for ((weights, ids), logits) in tokens.zip(logits.chunks_exact(e)) {
+        let score = |logit: f32| match softmax {
+            true => logit.exp(),
+            false => 1.0 / (1.0 + (-logit).exp()),
+        };
+        let all: f32 = match softmax {
+            true => logits.iter().copied().map(score).sum(),
+            false => 1.0,
+        };
+        // What the renormalisation divides by.
+        let chosen: f32 = ids.iter().map(|id| score(logits[*id as usize])).sum();
+        weights.iter_mut().for_each(|w| *w *= chosen / all);
     }
     !output.weights.is_empty()
 }
 
-/// Ranks reduced in an order that depends on tp: other bits, still within every bound.
-pub(super) fn sum_loses_a_rank(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
+/// The ranks' partial outputs are averaged where their sum is wanted.
+pub(super) fn ranks_averaged(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
     let applies = plan.parallel.tp > 1 && output.values.iter().any(|v| *v != 0.0);
     if applies {
         for v in &mut output.values {
-            *v -= *v / plan.parallel.tp as f32;
+            *v /= plan.parallel.tp as f32;
         }
     }
     applies

@@ -158,3 +158,59 @@ pub(super) fn experts_overlap(plan: &mut Plan) -> bool {
     }
     applies
 }
+
+/// M17 in the plan: padding is written with the code of another number than zero.
+pub(super) fn pad_code_not_zero(plan: &mut Plan) -> bool {
+    let applies = plan.ranks.iter().any(|rank| rank.len < plan.width_padded);
+    if applies {
+        plan.weight_pad = plan.weight.element().one_code();
+    }
+    applies
+}
+
+/// M27 in the plan: the storage of w2's scales is sized before they are padded.
+pub(super) fn stored_before_padding(plan: &mut Plan) -> bool {
+    let (width, storage) = (plan.width, plan.storage);
+    let Some(s) = plan.w2_scale.as_mut().filter(|s| s.col_block > 0) else {
+        return false;
+    };
+    let (_, tile) = storage.of(s.dtype).tile();
+    let stored = width.div_ceil(s.col_block).next_multiple_of(tile);
+    let applies = stored < s.cols_padded;
+    if applies {
+        s.cols_stored = stored;
+    }
+    applies
+}
+
+/// V-19: what is cut off after a round trip is cut at the padded width.
+pub(super) fn cut_at_the_padded_width(plan: &mut Plan) -> bool {
+    let padded = plan.width_padded;
+    let Some(w2) = plan.tensors.iter_mut().find(|t| t.name == "w2") else {
+        return false;
+    };
+    let applies = w2.logical[2] != padded;
+    w2.logical[2] = padded;
+    applies
+}
+
+/// V-10: one global scale for all experts.
+pub(super) fn one_global_for_all(plan: &mut Plan) -> bool {
+    let global = |t: &&mut crate::plan::TensorPlan| t.name == "w13_scale_2" && t.shape[0] > 1;
+    let Some(found) = plan.tensors.iter_mut().find(global) else {
+        return false;
+    };
+    (found.shape[0], found.logical[0]) = (1, 1);
+    true
+}
+
+/// V-18: a width that is aligned already gets one granule more.
+pub(super) fn aligned_is_padded(plan: &mut Plan) -> bool {
+    let wide = plan.width_padded.checked_mul(2);
+    let Some(wide) = wide.filter(|_| plan.width_padded == plan.width) else {
+        return false;
+    };
+    plan.width_padded = wide;
+    plan.w13_rows = plan.dims.halves.saturating_mul(wide);
+    true
+}

@@ -135,3 +135,34 @@ fn each(
     }
     changed
 }
+
+/// M27: the real scales of w2 are swizzled first, and what came out is padded row by row.
+pub(super) fn swizzled_before_padding(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    each(plan, packed, &[Role::W2Scale], |map, tensor| {
+        let grid = map.grid;
+        let (tile_rows, tile_cols) = grid.tile();
+        if tile_rows == 1 {
+            return;
+        }
+        let [_, rows, cols] = map.shape();
+        let real_rows = (0..rows)
+            .filter(|r| map.rows.to_logical(*r).is_some())
+            .count();
+        let real_cols = (0..cols)
+            .filter(|c| map.cols.to_logical(*c).is_some())
+            .count();
+        let narrow = Grid {
+            rows: real_rows.next_multiple_of(tile_rows),
+            cols: real_cols.next_multiple_of(tile_cols),
+            ..grid
+        };
+        rearrange(map, tensor, |e, r, c| {
+            let real = r < real_rows && c < real_cols;
+            real.then(|| {
+                let at = narrow.index(0, r, c);
+                let (row, col) = (at / narrow.cols, at % narrow.cols);
+                (e * grid.rows + row) * grid.cols + col
+            })
+        });
+    })
+}

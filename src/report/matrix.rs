@@ -5,7 +5,7 @@
 use super::parts::SCHEMA;
 use super::style::{lines, table};
 use super::words::plural;
-use crate::property::ALL;
+use crate::property::{ALL, Needs};
 use crate::run::{Cell, Matrix, Row};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -28,6 +28,7 @@ pub fn matrix_human(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
             Cell::Caught(cases) => cases.to_string(),
             Cell::Missed(0) => String::new(),
             Cell::Missed(_) => ".".to_owned(),
+            Cell::NotRun => "-".to_owned(),
         });
         rows.add_row(std::iter::once(row.mutant.to_owned()).chain(cells));
     }
@@ -37,7 +38,7 @@ pub fn matrix_human(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\na number: cases until it was caught; `.`: planted, not seen; blank: changed nothing\n"
+        "\na number: cases until it was caught; `.`: planted, not seen; blank: changed nothing; -: not run here\n"
     )?;
     for row in matrix.rows.iter().filter(|row| !row.unmet.is_empty()) {
         writeln!(
@@ -53,13 +54,22 @@ pub fn matrix_human(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
     for property in &matrix.idle {
         writeln!(out, "{property} catches no mutant")?;
     }
+    for property in &matrix.not_run {
+        let needs = ALL.iter().find(|p| p.name == *property).map(|p| p.needs);
+        let who = match needs {
+            Some(Needs::Sizes) => "a program that tells the sizes it allocates",
+            _ => "a device, which has a fast path and a general one",
+        };
+        writeln!(out, "{property} is not run here: it needs {who}")?;
+    }
     let caught = matrix.rows.len() - matrix.uncaught.len();
     writeln!(
         out,
-        "{}, {caught} caught; {}, {} of them idle",
+        "{}, {caught} caught; {} run, {} of them idle; {} not run here",
         plural(matrix.rows.len() as u64, "mutant"),
-        plural(ALL.len() as u64, "property"),
-        matrix.idle.len()
+        plural((ALL.len() - matrix.not_run.len()) as u64, "property"),
+        matrix.idle.len(),
+        matrix.not_run.len()
     )
 }
 
@@ -73,6 +83,7 @@ pub fn matrix_json(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
         "mutants": matrix.rows.iter().map(row).collect::<Vec<_>>(),
         "uncaught": matrix.uncaught,
         "idle": matrix.idle,
+        "not_run": matrix.not_run,
     });
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
@@ -81,7 +92,7 @@ pub fn matrix_json(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
 fn row(row: &Row) -> Value {
     let cell = |cell: &Cell| match cell {
         Cell::Caught(cases) => json!(cases),
-        Cell::Missed(_) => Value::Null,
+        Cell::Missed(_) | Cell::NotRun => Value::Null,
     };
     let cells = row.cells.iter().map(cell);
     let cells: Map<String, Value> = ALL.iter().map(|p| p.name.to_owned()).zip(cells).collect();

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::r#gen::{Domain, draw};
 use crate::mutant::{self, Mutant};
-use crate::property::{ALL, Memory, Needs, Property, Trial, Verdict};
+use crate::property::{ALL, Memory, Property, Trial, Verdict};
 use crate::subject::Subject;
 
 /// Cases of the matrix. Rare combinations (a tiled scale grid without storage padding) take hundreds.
@@ -16,6 +16,8 @@ pub enum Cell {
     Caught(u64),
     /// Planted this often and never seen.
     Missed(u64),
+    /// The subject cannot be asked this property at all.
+    NotRun,
 }
 
 /// One mutant's row.
@@ -36,7 +38,7 @@ pub fn row(mutant: &'static Mutant, cases: &[Case], others: u64, subject: &mut d
     let mut unmet = Vec::new();
     for property in ALL {
         if !property.suits(subject) {
-            cells.push(Cell::Missed(0));
+            cells.push(Cell::NotRun);
             continue;
         }
         let claims = mutant.caught_by.contains(&property.name);
@@ -103,11 +105,15 @@ fn cell(
     Cell::Missed(planted)
 }
 
-/// Properties that no row caught anything with; not those that the subject could not be asked.
+/// Properties that no row caught anything with; not those that the subject cannot be asked.
 pub fn idle(rows: &[Row]) -> Vec<&'static str> {
-    idle_but(rows, |n| {
-        matches!(ALL[n].needs, Needs::Paths | Needs::Sizes)
-    })
+    idle_but(rows, |_| false)
+}
+
+/// Properties that the subject cannot be asked.
+pub(super) fn not_run(rows: &[Row]) -> Vec<&'static str> {
+    let never = |n: &usize| rows.iter().all(|r| r.cells[*n] == Cell::NotRun);
+    (0..ALL.len()).filter(never).map(|n| ALL[n].name).collect()
 }
 
 /// The same; those that `may_rest` are left out where nothing was planted for them.
@@ -115,7 +121,8 @@ pub(super) fn idle_but(rows: &[Row], may_rest: impl Fn(usize) -> bool) -> Vec<&'
     let asked = |n: usize| !may_rest(n) || rows.iter().any(|r| r.cells[n] != Cell::Missed(0));
     (0..ALL.len())
         .filter(|&n| asked(n))
-        .filter(|&n| rows.iter().all(|r| matches!(r.cells[n], Cell::Missed(_))))
+        .filter(|&n| rows.iter().any(|r| r.cells[n] != Cell::NotRun))
+        .filter(|&n| !rows.iter().any(|r| matches!(r.cells[n], Cell::Caught(_))))
         .map(|n| ALL[n].name)
         .collect()
 }

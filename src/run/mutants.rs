@@ -2,7 +2,7 @@
 //!
 //! It must not know what a mutant does. Layer 9.
 
-use super::matrix::{Cell, Row, idle, idle_but, row};
+use super::matrix::{Cell, Row, idle, idle_but, not_run, row};
 use crate::case::Case;
 use crate::mutant;
 use crate::plan::plan;
@@ -22,6 +22,8 @@ pub struct Matrix {
     pub uncaught: Vec<&'static str>,
     /// Properties that caught no mutant.
     pub idle: Vec<&'static str>,
+    /// Properties that this subject cannot be asked.
+    pub not_run: Vec<&'static str>,
 }
 
 impl Matrix {
@@ -70,14 +72,15 @@ pub fn matrix(
     let takes_all = matches!(subject, SubjectChoice::Cpu);
     if !takes_all {
         let never = |row: &Row, name: &str| {
-            (ALL.iter().zip(&row.cells)).any(|(p, cell)| p.name == name && *cell == Cell::Missed(0))
+            let unasked = |cell: &Cell| matches!(cell, Cell::Missed(0) | Cell::NotRun);
+            (ALL.iter().zip(&row.cells)).any(|(p, cell)| p.name == name && unasked(cell))
         };
         for row in &mut rows {
             let kept = row.unmet.iter().copied().filter(|name| !never(row, name));
             row.unmet = kept.collect();
         }
     }
-    let missed = |row: &&Row| row.cells.iter().all(|cell| matches!(cell, Cell::Missed(_)));
+    let missed = |row: &&Row| !row.cells.iter().any(|cell| matches!(cell, Cell::Caught(_)));
     Matrix {
         uncaught: rows.iter().filter(missed).map(|row| row.mutant).collect(),
         idle: if takes_all {
@@ -85,6 +88,7 @@ pub fn matrix(
         } else {
             idle_but(&rows, |_| true)
         },
+        not_run: not_run(&rows),
         rows,
     }
 }
