@@ -30,6 +30,7 @@ mod report_formats;
 #[path = "reports/main.rs"]
 mod reports;
 mod reveal;
+mod rule_properties;
 mod rules;
 mod runner;
 mod schedules;

@@ -187,3 +187,26 @@ fn every_row_that_is_cited_is_explained_with_its_public_source() {
     let heads: Vec<&str> = cited_rows("f5").iter().map(|(head, _)| *head).collect();
     assert_eq!(heads.len(), 2, "{heads:?}");
 }
+
+#[test]
+fn the_page_of_tables_names_every_unit_and_part() {
+    use padproof::plan::Unit;
+    use padproof::terms::LayerKind;
+    let page = fs::read_to_string(root().join("docs/plan-tables.md")).unwrap();
+    let units = [
+        Unit::Elements,
+        Unit::Bytes,
+        Unit::Stored,
+        Unit::Bits,
+        Unit::Blocks,
+        Unit::Ranks,
+        Unit::Experts,
+        Unit::Tokens,
+        Unit::Versions,
+    ];
+    let words = units.map(|unit| serde_json::to_value(unit).unwrap());
+    let words = words.iter().map(|word| word.as_str().unwrap());
+    for word in words.chain(LayerKind::ALL.iter().map(|kind| kind.name())) {
+        assert!(page.contains(&format!("`{word}`")), "{word}");
+    }
+}

@@ -5,12 +5,12 @@
 //!
 //! It must not name faults. Layer 7.
 
+use super::inert::{Inert, Judgement};
 use super::types::{Audit, Difference, Fault};
 use crate::layout::{
     Address, LayoutError, Map, PackedInputs, Place3, for_each_storage_pad, for_each_stretch,
-    logical_of, map, pad_code, roles,
+    logical_of, map, roles,
 };
-use crate::num::Dtype;
 use crate::plan::{Plan, Role};
 use crate::tensor::{Logical, Tensor};
 use crate::terms::{Nibble, Storage};
@@ -51,7 +51,7 @@ pub fn audit(plan: &Plan, logical: &Logical, packed: &PackedInputs) -> Result<Au
             let tensor_audit = TensorAudit {
                 map: &map,
                 rank,
-                pad_code: pad_code(plan, role),
+                inert: Inert::under(plan, &map),
                 bytes: tensor.bytes(),
                 source: Some(source),
                 first: (0, 0),
@@ -79,7 +79,7 @@ pub fn audit_bytes(
     let tensor_audit = TensorAudit {
         map: &map,
         rank,
-        pad_code: pad_code(plan, role),
+        inert: Inert::under(plan, &map),
         bytes,
         source: None,
         first: (0, 0),
@@ -93,7 +93,7 @@ pub fn audit_bytes(
 pub(super) struct TensorAudit<'a> {
     pub(super) map: &'a Map,
     pub(super) rank: usize,
-    pub(super) pad_code: u32,
+    pub(super) inert: Inert,
     pub(super) bytes: &'a [u8],
     /// The whole logical tensor, if elements are to be compared; of four bits, two in a byte with
     /// the low nibble first, or one in a byte.
@@ -120,7 +120,7 @@ impl TensorAudit<'_> {
             return;
         }
         audit.checked_bytes += count(self.bytes.len());
-        let rule = Inert::of(map);
+        let rule = &self.inert;
         let mut minus_zero = false;
         for_each_stretch(map, rows, |e, r, cols, logical| match logical {
             None => {
@@ -128,7 +128,7 @@ impl TensorAudit<'_> {
                 if cols.is_empty() {
                     return;
                 }
-                if self.plainly_padded(&rule, e, r, cols.clone()) {
+                if self.plainly_padded(e, r, cols.clone()) {
                     return;
                 }
                 for c in cols {
@@ -141,7 +141,7 @@ impl TensorAudit<'_> {
                             minus_zero = true;
                         }
                         loud @ (Judgement::Loud | Judgement::NaN) => {
-                            let (fault, wanted) = (rule.fault(loud), self.pad_code);
+                            let (fault, wanted) = (rule.fault(loud), rule.code);
                             self.report(audit, fault, (e, r, c), None, at, wanted, actual);
                         }
                     }
@@ -207,10 +207,10 @@ impl TensorAudit<'_> {
     }
 
     /// Whether a stretch of padding holds the plan's code, inert; false leaves it open.
-    fn plainly_padded(&self, rule: &Inert, e: usize, r: usize, cols: Range<usize>) -> bool {
+    fn plainly_padded(&self, e: usize, r: usize, cols: Range<usize>) -> bool {
         let grid = self.map.grid;
-        let code = self.pad_code;
-        if !matches!(rule.judge(code), Judgement::Inert) {
+        let code = self.inert.code;
+        if !matches!(self.inert.judge(code), Judgement::Inert) {
             return false;
         }
         let low = code.to_le_bytes()[0];
@@ -345,64 +345,6 @@ pub(super) fn code(source: &Tensor, bits: usize, index: usize) -> u32 {
                 .try_into()
                 .expect("a slice of four bytes"),
         ),
-    }
-}
-
-/// When a padding code is inert (facts/upstream-padding.md 3.1, V-4, V-5, V-12).
-pub(super) struct Inert {
-    dtype: Dtype,
-    scale: bool,
-}
-
-/// What a code does in padding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judgement {
-    Inert,
-    MinusZero,
-    Loud,
-    /// Not a number, or not finite.
-    NaN,
-}
-
-impl Inert {
-    pub(super) fn of(map: &Map) -> Inert {
-        let scale = match map.role {
-            Role::W13Scale | Role::W2Scale | Role::W13Global | Role::W2Global => true,
-            Role::W13 | Role::W2 | Role::W13Bias | Role::W2Bias => false,
-        };
-        Inert {
-            dtype: map.dtype,
-            scale,
-        }
-    }
-
-    /// Scales need only be finite, as what they multiply is zero; all else decodes to zero.
-    pub(super) fn judge(&self, code: u32) -> Judgement {
-        let value = self.dtype.decode(code);
-        if self.scale {
-            return if value.is_finite() {
-                Judgement::Inert
-            } else {
-                Judgement::NaN
-            };
-        }
-        if !value.is_finite() {
-            Judgement::NaN
-        } else if value != 0.0 {
-            Judgement::Loud
-        } else if value.is_sign_negative() {
-            Judgement::MinusZero
-        } else {
-            Judgement::Inert
-        }
-    }
-
-    fn fault(&self, judgement: Judgement) -> Fault {
-        match (self.scale, judgement) {
-            (true, _) => Fault::ScalePad,
-            (false, Judgement::NaN) => Fault::PadNan,
-            (false, _) => Fault::Pad,
-        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::AuditError;
 use super::check::{TensorAudit, count, expect_size};
+use super::inert::Inert;
 use super::types::{Audit, Difference, Fault};
 use crate::checkpoint::{Dump, Layer, LayerShape, Stored};
-use crate::layout::{Map, map, pad_code, roles};
+use crate::layout::{Map, map, roles};
 use crate::plan::{Plan, Role};
 use crate::terms::{Bias, LayerKind, Storage};
 use std::ops::Range;
@@ -110,7 +111,7 @@ pub fn audit_files_told(
                     let tensor_audit = TensorAudit {
                         map,
                         rank: job.stored.rank,
-                        pad_code: pad_code(plan, role),
+                        inert: Inert::under(plan, map),
                         bytes: &bytes,
                         source: Some(&source),
                         first: (local, e),

@@ -9,6 +9,7 @@ mod dirt;
 mod error;
 mod files;
 mod globals;
+mod inert;
 mod large;
 mod moved;
 mod notes;

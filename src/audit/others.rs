@@ -7,10 +7,11 @@ use super::AuditError;
 use super::check::{TensorAudit, code};
 use super::diagnose::{Diagnosis, Evidence};
 use super::files::{audit_files, experts_of, read, window};
+use super::inert::Inert;
 use super::moved::listed;
 use super::types::{Audit, Fault};
 use crate::checkpoint::{Dump, Layer, Stored};
-use crate::layout::{Axis, Map, Place3, map, pad_code, roles};
+use crate::layout::{Axis, Map, Place3, map, roles};
 use crate::plan::{Plan, Role};
 use crate::tensor::Tensor;
 use std::collections::btree_map::Entry;
@@ -255,7 +256,7 @@ impl Held<'_> {
         let audit = TensorAudit {
             map: &self.map,
             rank: self.stored.rank,
-            pad_code: pad_code(plan, self.stored.role),
+            inert: Inert::under(plan, &self.map),
             bytes: &bytes,
             source: Some(&source),
             first: (0, e),

@@ -74,7 +74,7 @@ impl Fault {
             Fault::Element => "element is not in its place",
             Fault::Pad => "padding does not decode to zero",
             Fault::PadNan => "padding is not a number",
-            Fault::ScalePad => "padding scale is not finite",
+            Fault::ScalePad => "padding scale is not inert",
             Fault::StoragePad => "storage padding is not the layout's",
         }
     }

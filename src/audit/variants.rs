@@ -3,7 +3,7 @@
 //!
 //! It must not name faults. Layer 7.
 
-use super::check::{Inert, Judgement};
+use super::inert::{Inert, Judgement};
 use crate::checkpoint::Stored;
 use crate::layout::{Map, PackedInputs, Pads, map, pack_layer, roles, set_pads};
 use crate::mutant::{Mutant, Stage, repack};

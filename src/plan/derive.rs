@@ -144,6 +144,7 @@ fn without_tensors(
     facts.split_violations(&plan, &cut, shard_ranks, &mut found);
     facts.size_violations(&plan, shard_ranks, &mut found);
     facts.padding_violations(&plan, &mut found);
+    facts.fill_violations(&plan, &mut found);
     storage_violations(&plan, &mut found);
     facts.count_violations(&plan, &mut found);
     facts.valid_sizes(&mut plan, &mut found);

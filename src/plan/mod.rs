@@ -10,11 +10,13 @@ mod derive;
 #[cfg(test)]
 mod derive_tests;
 mod entry;
+mod fills;
 mod hidden;
 mod idle;
 #[cfg(test)]
 pub(crate) mod lemmas;
 mod memory;
+mod pads;
 mod replicas;
 mod scales;
 mod sizes;
@@ -32,6 +34,7 @@ pub use derive::{RANKS_MAX, REFINE_MIN, plan_layer, plan_sizes};
 pub use entry::{ADVICE_TP_MAX, aligned_tp, layers, plan, plan_under, plan_with, spelled_rule};
 pub use idle::idle_word;
 pub use memory::{Memory, is_activation};
+pub use pads::Along;
 pub use replicas::{replicated, unread_groups, unread_replicas, unread_shares};
 pub use split::{Cut, cut};
 pub use storage::storage_granule;

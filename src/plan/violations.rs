@@ -5,7 +5,7 @@ use super::scales::Straddle;
 use super::split::Cut;
 use super::{Effect, Plan, REFINE_MIN, ScalePlan, Unit, Violation};
 use crate::model::ZeroPoints;
-use crate::rule::{BiasShare, Count, PadValue, Verdict};
+use crate::rule::{BiasShare, Count, Verdict};
 use crate::terms::{Bias, Extent, Place, WeightFormat};
 
 pub(super) fn straddling(axis: &'static str, weight: WeightFormat, s: Straddle) -> Violation {
@@ -215,43 +215,6 @@ impl Facts<'_> {
                 message: "interleaved rows cannot share a scale block of gate or up rows"
                     .to_owned(),
                 effect: Effect::Refused,
-            });
-        }
-        // V-5: a pad that decodes to a number other than 0 needs a scale of 0.
-        let element = plan.weight.element();
-        let padded = plan.width_padded != plan.width || plan.hidden_padded != plan.dims.h;
-        let fills = [
-            self.rule.fill.weight,
-            self.rule.fill.scale,
-            self.rule.fill.bias,
-        ];
-        if padded && fills.contains(&PadValue::Uninitialised) {
-            found.push(Violation {
-                code: "PP120",
-                axis: "padding",
-                value: plan.width_padded,
-                unit: Unit::Elements,
-                granule: plan.width,
-                message: "padding keeps what the memory held".to_owned(),
-                effect: Effect::Wrong,
-            });
-        }
-        if padded
-            && element.decode(plan.weight_pad) != 0.0
-            && self.rule.fill.scale != PadValue::Zero
-        {
-            found.push(Violation {
-                code: "PP120",
-                axis: "weight pad",
-                value: u64::from(plan.weight_pad),
-                unit: Unit::Elements,
-                granule: 0,
-                message: format!(
-                    "the pad code {} decodes to {}",
-                    plan.weight_pad,
-                    element.decode(plan.weight_pad)
-                ),
-                effect: Effect::Wrong,
             });
         }
     }

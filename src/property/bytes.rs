@@ -236,19 +236,22 @@ fn check_grid(
             continue;
         };
         let [experts, rows, cols] = wmap.shape();
-        let step = match scale.col_block {
-            0 => cols.max(1),
-            size => size as usize,
-        };
-        let begins = (0..experts)
+        let elements = (0..experts)
             .flat_map(|e| (0..rows).map(move |r| (e, r)))
-            .flat_map(|(e, r)| (0..cols).step_by(step).map(move |c| (e, r, c)));
-        for (e, r, c) in begins {
+            .flat_map(|(e, r)| (0..cols).map(move |c| (e, r, c)));
+        let mut last = None;
+        for (e, r, c) in elements {
             let Some((le, lr, lc)) = wmap.logical(e, r, c) else {
                 continue;
             };
             let (row, col) = blocks.stored(n, (r, c), lr);
             let (source_row, source_col) = blocks.source(lr, lc);
+            let pair = Some(((e, row, col), (le, source_row, source_col)));
+            // The element before it had this very scale, and should have had.
+            if pair == last {
+                continue;
+            }
+            last = pair;
             let actual = code(tensor, smap.grid.index(e, row, col));
             let want = code(wanted, (le * wr + source_row) * wc + source_col);
             if actual != want {

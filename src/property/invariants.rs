@@ -1,5 +1,10 @@
-//! The invariants of facts/upstream-padding.md 3.1 that integers can show.
+//! The invariants of facts/upstream-padding.md 3.1 that integers can show, but those of other properties: V-1 is
+//! plan-partition's, V-9 plan-units', V-16 and V-18 plan-minimal's. No plan shows that a reload clears
+//! tails (V-16: reload-idempotent), or what a swizzle does to bytes (V-19: pack-round-trip).
+//!
+//! It must not change a plan. Layer 8.
 
+use super::silence::silence;
 use crate::plan::{Effect, Fit, Plan, ScalePlan};
 use crate::rule::{Condition, Rule, Verdict};
 use crate::terms::{Bias, Extent, LayerKind, Place};
@@ -88,13 +93,9 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
         ] {
             grid_starts(name, plan, &s, extent, &mut claim);
         }
-        for (name, s) in [("w13", s13), ("w2", s2)] {
-            claim(
-                s.rows_stored >= s.rows_padded && s.cols_stored >= s.cols_padded,
-                &|| format!("{name}'s scale storage is smaller than its grid"),
-            );
-        }
     }
+    // V-3 to V-5, V-10 to V-13, V-19: what padding holds.
+    silence(rule, plan, wrong || refused, &mut claim);
     // V-17: what the rule refuses is refused.
     for refusal in rule.refuse.iter().filter(|r| r.verdict == Verdict::Refused) {
         // Which size is tested where a dispatch asks for another was not read.

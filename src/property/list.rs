@@ -92,7 +92,7 @@ pub const ALL: &[Property] = &[
         "pad-is-inert",
         Needs::Bytes,
         bytes::pad_is_inert,
-        "Every byte is a logical element in its place, or padding that decodes to zero.",
+        "Every byte is a logical element in its place, or padding that decodes to zero, as its code or its scale says.",
     ),
     property(
         "scale-grid",
@@ -116,7 +116,7 @@ pub const ALL: &[Property] = &[
         "poison-isolated",
         Needs::Subject,
         poison::poison_isolated,
-        "Each padded tail may hold any finite value by itself without changing a bit of the output.",
+        "Each padded tail may hold any finite value by itself, and all that meet the same zeros at once, without changing a bit of the output.",
     ),
     property(
         "guard-intact",

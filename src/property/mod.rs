@@ -10,6 +10,7 @@ mod outputs;
 mod paths;
 mod plans;
 mod poison;
+mod silence;
 mod sizes;
 mod stages;
 mod trial;

@@ -99,8 +99,8 @@ pub(super) fn plan_partition(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     })
 }
 
-/// plan-minimal: the padded width is the least that the rule allows, grows with the width, and
-/// leaves an aligned width alone.
+/// plan-minimal: the padded width is the least that the rule allows (V-18), does not fall where the width
+/// grows, and both axes leave a size that is aligned alone (V-16).
 pub(super) fn plan_minimal(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     each_rule("plan-minimal", case, trial, |case, rule, made| {
         let mut faults = Vec::new();
@@ -134,6 +134,36 @@ pub(super) fn plan_minimal(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             faults.push(format!(
                 "padding again takes {} to {}",
                 made.width_padded, aligned.width_padded
+            ));
+        }
+        // V-16: padding the hidden size again is the identity as well.
+        let again = Case {
+            i: made.width_padded.saturating_mul(shards),
+            h: made.hidden_padded,
+            ..case.clone()
+        };
+        if let Ok(again) = plan_under(&again, rule)
+            && again.fit <= Fit::Unknown
+            && again.hidden_padded != made.hidden_padded
+        {
+            faults.push(format!(
+                "padding again takes the hidden size {} to {}",
+                made.hidden_padded, again.hidden_padded
+            ));
+        }
+        // V-18: a narrower layer is not padded to more.
+        if rule.cheapest.is_empty()
+            && let Some(narrower) = case
+                .i
+                .checked_sub(shards)
+                .filter(|i| *i > 0)
+                .and_then(under)
+            && narrower.fit <= Fit::Unknown
+            && narrower.width_padded > made.width_padded
+        {
+            faults.push(format!(
+                "{} channels are padded to {}, fewer to {}",
+                case.i, made.width_padded, narrower.width_padded
             ));
         }
         faults

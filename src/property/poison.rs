@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::compare::same_bits;
 use crate::layout::{PackedInputs, Pads, RankInputs, map, set_pads};
 use crate::num::Dtype;
-use crate::plan::{Plan, Role};
+use crate::plan::{Along, Plan, Role};
 use crate::terms::ActQuant;
 
 /// A finite code far from zero, small enough to keep products of it finite.
@@ -27,9 +27,9 @@ fn loud(dtype: Dtype) -> u32 {
     }
 }
 
-/// poison-isolated: each padded tail may hold any finite value by itself, and storage that is
-/// never multiplied may hold NaN, without changing a bit of the output: so its partner tail is
-/// really zero.
+/// poison-isolated: each padded tail may hold any finite value by itself, then all that meet the same
+/// zeros may at once, and storage that is never multiplied may hold NaN, without changing a bit of the
+/// output: so the partner tail is really zero.
 pub(super) fn poison_isolated(case: &Case, trial: &mut Trial<'_>) -> Verdict {
     let run = |trial: &mut Trial<'_>| -> Outcome {
         let plan = trial.plan(case)?;
@@ -85,8 +85,11 @@ pub(super) fn poison_isolated(case: &Case, trial: &mut Trial<'_>) -> Verdict {
 
 struct Tail {
     name: &'static str,
-    roles: &'static [Role],
-    pads: Pads,
+    /// Tensors whose logical pads are poisoned.
+    logical: &'static [Role],
+    /// Tensors whose storage padding is.
+    storage: &'static [Role],
+    /// Whether the input's hidden tail is.
     input: bool,
 }
 
@@ -94,8 +97,10 @@ impl Tail {
     /// The packed tensors with this tail poisoned.
     fn poisoned(&self, plan: &Plan, packed: &PackedInputs) -> PackedInputs {
         let mut poisoned = packed.clone();
-        for &role in self.roles {
-            poison(plan, &mut poisoned, role, self.pads);
+        for (roles, pads) in [(self.logical, Pads::Logical), (self.storage, Pads::Storage)] {
+            for &role in roles {
+                poison(plan, &mut poisoned, role, pads);
+            }
         }
         if self.input {
             let (h, hp) = (plan.dims.h as usize, plan.hidden_padded as usize);
@@ -120,42 +125,57 @@ fn at_once(trial: &Trial<'_>, packed: &PackedInputs) -> usize {
     (MOST / bytes.max(1)).clamp(1, 16)
 }
 
-/// The tails that may be poisoned one at a time; the last is all storage at once.
+/// The tails that may be poisoned: each alone, and then at once all that one and the same zeros silence.
+/// A tail is left out where its partner is none of zeros by the plan's own word (PP137).
 fn tails(plan: &Plan) -> Vec<Tail> {
-    let tail = |name, roles, pads, input| Tail {
+    const STORAGE: &[Role] = &[Role::W13Scale, Role::W2Scale, Role::W13, Role::W2];
+    let tail = |name, logical, storage, input| Tail {
         name,
-        roles,
-        pads,
+        logical,
+        storage,
         input,
     };
-    let mut all = vec![
-        tail(
-            "w13's scale padding",
-            &[Role::W13Scale][..],
-            Pads::Logical,
-            false,
-        ),
-        tail("w2's scale padding", &[Role::W2Scale], Pads::Logical, false),
-        tail(
-            "storage",
-            &[Role::W13Scale, Role::W2Scale, Role::W13, Role::W2],
-            Pads::Storage,
-            false,
-        ),
-    ];
+    let coded = plan.weight.element().decode(plan.weight_pad) == 0.0;
     // A dirty intermediate enters the amax of its group, and a dirty input that of its token.
-    if plan.numerics.qh == ActQuant::None || plan.numerics.qh == ActQuant::Static {
-        all.push(tail("w13's tails", &[Role::W13], Pads::Logical, false));
+    let free = |quant| matches!(quant, ActQuant::None | ActQuant::Static);
+    let first = free(plan.numerics.qh) && plan.idle(Role::W2, Along::Width);
+    let input = free(plan.numerics.qx) && plan.idle(Role::W13, Along::Hidden);
+    let mut all = vec![
+        tail("w2's scale padding", &[Role::W2Scale][..], &[][..], false),
+        tail("storage", &[], STORAGE, false),
+        tail("w2's tails", &[Role::W2], &[], false),
+    ];
+    if coded || first {
+        let scale = &[Role::W13Scale][..];
+        all.insert(0, tail("w13's scale padding", scale, &[], false));
+    }
+    if first {
+        all.push(tail("w13's tails", &[Role::W13], &[], false));
+        all.push(tail("w13 bias's tail", &[Role::W13Bias], &[], false));
+    }
+    if input {
+        all.push(tail("the input's hidden tail", &[], &[], true));
+    }
+    // Where the code itself is not zero, the zeros are those of the scales.
+    all.push(tail(
+        "all that zeros of w13 silence",
+        match coded {
+            true => &[Role::W13Scale, Role::W2, Role::W2Scale],
+            false => &[Role::W2, Role::W2Scale],
+        },
+        STORAGE,
+        input,
+    ));
+    if first {
         all.push(tail(
-            "w13 bias's tail",
-            &[Role::W13Bias],
-            Pads::Logical,
+            "all that zeros of w2 and of the input silence",
+            match coded {
+                true => &[Role::W13, Role::W13Bias, Role::W13Scale, Role::W2Scale],
+                false => &[Role::W13, Role::W13Bias, Role::W13Scale],
+            },
+            STORAGE,
             false,
         ));
-    }
-    all.push(tail("w2's tails", &[Role::W2], Pads::Logical, false));
-    if plan.numerics.qx == ActQuant::None || plan.numerics.qx == ActQuant::Static {
-        all.push(tail("the input's hidden tail", &[], Pads::Logical, true));
     }
     all
 }
