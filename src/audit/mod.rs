@@ -31,5 +31,6 @@ pub use error::AuditError;
 pub use files::{audit_files, audit_files_told, layer_shape};
 pub use large::{TooLarge, too_large};
 pub use notes::{not_taken, not_told};
+pub use sample::Sample;
 pub use stored::StoredPart;
 pub use types::{Audit, Audited, Difference, Fault, Region};

@@ -22,7 +22,7 @@ const KEPT_MIN: u64 = 64;
 
 /// The part: units of the hidden axis up to `head`, and those after the next `cut`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sample {
+pub struct Sample {
     head: u64,
     cut: u64,
     hidden: u64,
@@ -38,20 +38,29 @@ enum Along {
 impl Sample {
     /// Everything where an expert is small, or its hidden axis too short to be cut.
     pub(super) fn of(plan: &Plan) -> Result<Sample, AuditError> {
+        Sample::within(plan, WHOLE_MAX, PART_BYTES)
+    }
+
+    /// Everything of an expert that takes at most `whole` bytes, logical and on all ranks; of a larger one a
+    /// part of about `part` bytes.
+    ///
+    /// # Errors
+    /// When the plan describes no layout.
+    pub fn within(plan: &Plan, whole: u64, part: u64) -> Result<Sample, AuditError> {
         let hidden = plan.dims.h;
-        let whole = Sample {
+        let all = Sample {
             head: hidden,
             cut: 0,
             hidden,
         };
         let bytes = expert_bytes(plan)?;
-        if bytes <= WHOLE_MAX {
-            return Ok(whole);
+        if bytes <= whole {
+            return Ok(all);
         }
         let Some(unit) = unit(plan)? else {
-            return Ok(whole);
+            return Ok(all);
         };
-        let fit = PART_BYTES / 2 / (bytes / hidden.max(1)).max(1) / unit;
+        let fit = part / 2 / (bytes / hidden.max(1)).max(1) / unit;
         let head = fit.max(1).saturating_mul(unit);
         let cut = hidden.saturating_sub(head.saturating_mul(2)) / unit * unit;
         Ok(Sample {
@@ -61,8 +70,19 @@ impl Sample {
         })
     }
 
+    /// Hidden units that are looked at; none where that is all.
+    pub fn hidden(&self) -> Option<u64> {
+        (self.cut > 0).then_some(self.hidden - self.cut)
+    }
+
+    /// One expert's tensor of a plan's role, of the checkpoint's blocks, cut to the part.
+    pub fn narrow(&self, plan: &Plan, role: Role, tensor: &Tensor) -> Tensor {
+        let source = |s: &ScalePlan| (s.row_block_source, s.col_block_source);
+        self.narrowed(&along(plan, role, source), tensor)
+    }
+
     /// What was looked at, where that is not everything.
-    pub(super) fn told(&self) -> String {
+    pub fn told(&self) -> String {
         if self.cut == 0 {
             return String::new();
         }

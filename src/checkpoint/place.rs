@@ -74,7 +74,10 @@ fn said(name: &str) -> (bool, Option<&str>) {
     while let Some(part) = parts.next() {
         draft |= part.starts_with(DRAFT);
         let counted = part.starts_with(DRAFT) || COUNTED.contains(&part);
-        let numeric = |next: &&str| next.parse::<u64>().is_ok();
+        let numeric = |next: &&str| {
+            let digits = next.strip_prefix('+').unwrap_or(next);
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+        };
         if let Some(&number) = parts.peek().filter(|next| counted && numeric(next)) {
             return (draft, Some(number));
         }
@@ -121,12 +124,11 @@ pub fn place_of(prefix: &str) -> Place<'_> {
 /// The prefixes that are of the layer asked for, or of the first; several, where a checkpoint holds several
 /// models that each number their layers.
 pub(super) fn chosen<'a>(places: &BTreeSet<Place<'a>>, asked: Option<LayerId>) -> Vec<&'a str> {
-    let wanted = |(at, _): &&Place<'_>| match (at, asked) {
-        (Some(at), Some(asked)) => at.is(asked),
-        // A name without a number is of whatever layer is asked for.
-        _ => true,
-    };
-    let Some(&(first, prefix)) = places.iter().find(wanted) else {
+    let is = |(at, _): &&Place<'_>| at.zip(asked).is_some_and(|(at, asked)| at.is(asked));
+    // A name without a number is of whatever layer is asked for, where no name says that one.
+    let may = |(at, _): &&Place<'_>| at.is_none() || asked.is_none();
+    let found = places.iter().find(is).or_else(|| places.iter().find(may));
+    let Some(&(first, prefix)) = found else {
         return Vec::new();
     };
     match first {
@@ -188,7 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn a_name_without_a_number_stands_back_where_one_has_it() {
+        let places: BTreeSet<Place<'_>> = ["m.experts.", "m.layers.1.experts.", "mtp.1.experts."]
+            .map(place_of)
+            .into();
+        for (asked, wanted) in [
+            (Some(LayerId::Model(1)), "m.layers.1.experts."),
+            (Some(LayerId::Draft(None)), "mtp.1.experts."),
+            (Some(LayerId::Model(2)), "m.experts."),
+            (None, "m.experts."),
+        ] {
+            assert_eq!(chosen(&places, asked), [wanted], "{asked:?}");
+        }
+    }
+
+    #[test]
     fn numbers_with_leading_zeros_are_refused_by_name() {
+        let long = "m.layers.99999999999999999999.mlp.experts.0.w1.weight";
+        assert!(refuse_odd_numbers("x", [long]).is_err());
         let name = "model.layers.00.mlp.experts.0.w1.weight";
         let error = refuse_odd_numbers("x", ["model.layers.0.a", name]).expect_err("odd");
         let text = error.to_string();

@@ -121,6 +121,9 @@ pub struct AuditNote {
     pub pads: u64,
     /// Places that differ; nothing is written where there is one.
     pub differing: u64,
+    /// Which part of large experts was looked at. Left out where all of each was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
 }
 
 /// What a comparison of outputs found.

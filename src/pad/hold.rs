@@ -9,16 +9,21 @@ use super::outputs::{TOKENS, compared, computed, input};
 use super::recipe::Recipe;
 use super::sizes::{Blocks, Part, Width, index};
 use super::treat::{Tensors, Treat};
-use crate::audit::audit;
+use crate::audit::{Sample, audit};
 use crate::case::{Case, PadSpec, Scheme};
 use crate::checkpoint::{Checkpoint, CheckpointError, Layer, LayerId, LayerShape, Place};
 use crate::layout::{PackedInputs, pack_layer};
 use crate::model::Model;
 use crate::num::Dtype;
-use crate::plan::{Fit, Plan, plan_under, spelled_rule};
+use crate::plan::{Fit, Plan, Role, plan_under, spelled_rule};
 use crate::tensor::{Logical, Tensor};
 use crate::terms::{Bias, Fill, Route, Split, WeightFormat};
 use std::collections::BTreeMap;
+
+/// Bytes of an expert, logical and on all ranks, up to which all of it is looked at; of a larger one a part of
+/// so many. Each is held a few times: memory must not grow with experts.
+const WHOLE_MAX: u64 = 160 << 20;
+const PART_BYTES: u64 = 48 << 20;
 
 /// Two checkpoints and what connects them.
 pub(super) struct Hold<'a> {
@@ -52,7 +57,7 @@ impl<'a> Hold<'a> {
     /// plan cuts, experts of one layer in several element types, and biases of some alone.
     pub(super) fn before(&self, tensors: &'a Tensors) -> Result<(), PadError> {
         for experts in self.experts(tensors)? {
-            let plans = self.plans(&experts, 0)?;
+            let plans = self.plans(&experts, 0, None)?;
             self.layer(
                 self.before,
                 &experts,
@@ -99,29 +104,35 @@ impl<'a> Hold<'a> {
             elements: 0,
             pads: 0,
             differing: 0,
+            part: String::new(),
         };
         for experts in self.experts(tensors)? {
-            let plans = self.plans(&experts, 0)?;
-            let (before, after) = self.pair(&experts, &plans)?;
+            let look = self.look(&experts, 0)?;
             match experts.shared {
                 true => note.shared += 1,
                 false => note.layers += 1,
             }
-            let [padded, whole] = [plans.before, plans.after].map(|plan| match experts.scale {
-                Some(dtype) => plan.with_scales_of(dtype),
-                None => plan,
+            let plans = [&look.plans.before, &look.plans.after];
+            let [padded, whole] = plans.map(|plan| match experts.scale {
+                Some(dtype) => plan.clone().with_scales_of(dtype),
+                None => plan.clone(),
             });
             for e in self.sample(experts.shared) {
-                let wanted = input(self.refined(&experts, before.read(e..e + 1)?), 0);
-                let packed = pack(&whole, &input(after.read(e..e + 1)?, 0))?;
+                let packed = pack(&whole, &input(look.after(e)?, 0))?;
+                let wanted = input(look.before(e)?, 0);
                 let found = audit(&padded, &wanted, &packed).map_err(wrong)?;
                 note.checked_bytes += found.checked_bytes;
                 note.elements += found.elements;
                 note.pads += found.pads;
                 note.differing += found.differing;
                 if let Some(first) = found.first.first() {
-                    return Err(wrong(format!("{}: {first}", experts.named(e))));
+                    let part = look.part.told();
+                    let of = if part.is_empty() { "" } else { ", of " };
+                    return Err(wrong(format!("{}{of}{part}: {first}", experts.named(e))));
                 }
+            }
+            if note.part.is_empty() {
+                note.part = look.part.told();
             }
         }
         Ok(note)
@@ -155,15 +166,17 @@ impl<'a> Hold<'a> {
 
     /// The outputs of one expert, of another where those of the first prove nothing.
     fn outputs(&self, experts: &Experts<'_>) -> Result<Option<DifferentialNote>, PadError> {
-        let plans = self.plans(experts, TOKENS)?;
-        let (before, after) = self.pair(experts, &plans)?;
+        let look = self.look(experts, TOKENS)?;
         let mut found = None;
         // One NaN can hide an expert: another one is looked at then.
         for e in self.sample(experts.shared) {
             let held = |logical| input(computed(logical, experts.scale), TOKENS);
-            let logical = held(self.refined(experts, before.read(e..e + 1)?));
-            let packed = pack(&plans.after, &held(after.read(e..e + 1)?))?;
-            let note = compared(&plans, (experts.place.1, e), &logical, &packed)?;
+            let packed = pack(&look.plans.after, &held(look.after(e)?))?;
+            let logical = held(look.before(e)?);
+            let mut note = compared(&look.plans, (experts.place.1, e), &logical, &packed)?;
+            if look.part.hidden().is_some() {
+                note.verdict += &format!("; of {}", look.part.told());
+            }
             let vacuous = note.proves_nothing();
             found = Some(note);
             if !vacuous {
@@ -210,56 +223,30 @@ impl<'a> Hold<'a> {
         Ok(all)
     }
 
-    /// The layer in both checkpoints.
-    fn pair(
+    /// A layer's experts in both checkpoints, and what of each is looked at.
+    fn look<'l>(&'l self, experts: &'l Experts<'a>, tokens: u64) -> Result<Look<'l>, PadError> {
+        let whole = self.plans(experts, 0, None)?;
+        let part = Sample::within(&whole.before, WHOLE_MAX, PART_BYTES).map_err(wrong)?;
+        let width = &experts.part.width;
+        let format = whole.format;
+        Ok(Look {
+            before: self.layer(self.before, experts, (width.from, format.0))?,
+            after: self.layer(self.after, experts, (width.to, format.1))?,
+            plans: self.plans(experts, tokens, part.hidden())?,
+            gated: self.recipe.gated,
+            whole,
+            part,
+            experts,
+        })
+    }
+
+    /// The plans that cut the axis as the recipe does, of so many hidden units.
+    fn plans(
         &self,
         experts: &Experts<'_>,
-        plans: &Plans,
-    ) -> Result<(Layer<'_>, Layer<'_>), PadError> {
-        let width = &experts.part.width;
-        let before = self.layer(self.before, experts, (width.from, plans.format.0))?;
-        let after = self.layer(self.after, experts, (width.to, plans.format.1))?;
-        Ok((before, after))
-    }
-
-    /// The layer with its scales repeated on the recipe's grid, where that is finer.
-    fn refined(&self, experts: &Experts<'_>, mut logical: Logical) -> Logical {
-        let part = experts.part;
-        let Some(blocks) = part.blocks else {
-            return logical;
-        };
-        let halves = if self.recipe.gated { 2 } else { 1 };
-        let (hidden, width) = (part.hidden, part.width.from);
-        // Groups are along a row: each row keeps its own.
-        let along_rows = match part.groups() {
-            true => Blocks { from: 1, to: 1 },
-            false => blocks,
-        };
-        for (tensor, halves, rows, cols) in [
-            (&mut logical.w13_scale, halves, width, hidden),
-            (&mut logical.w2_scale, 1, hidden, width),
-        ] {
-            let Some(scales) = tensor else { continue };
-            let per = |len: u64, block: u64| index(len.div_ceil(block)).unwrap_or(usize::MAX);
-            let ratio = |b: Blocks| index(b.from / b.to).unwrap_or(usize::MAX);
-            let coarse = per(cols, blocks.from);
-            let half = per(rows, along_rows.from) * coarse;
-            let (rows, cols) = (per(rows, along_rows.to), per(cols, blocks.to));
-            let (by_row, by_col) = (ratio(along_rows), ratio(blocks));
-            let wide = scales.bits() / 8;
-            let mut new = Tensor::zeroed(scales.name(), &[1, halves * rows, cols], scales.bits());
-            let places = (0..halves * rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
-            for ((r, c), target) in places.zip(new.bytes_mut().chunks_exact_mut(wide)) {
-                let at = r / rows * half + r % rows / by_row * coarse + c / by_col;
-                target.copy_from_slice(&scales.bytes()[at * wide..(at + 1) * wide]);
-            }
-            *scales = new;
-        }
-        logical
-    }
-
-    /// The plans that cut the axis as the recipe does.
-    fn plans(&self, experts: &Experts<'_>, tokens: u64) -> Result<Plans, PadError> {
+        tokens: u64,
+        hidden: Option<u64>,
+    ) -> Result<Plans, PadError> {
         let (part, format) = (experts.part, experts.format);
         let width = &part.width;
         let scheme = |intermediate, split| PadSpec {
@@ -275,7 +262,7 @@ impl<'a> Hold<'a> {
             t: tokens,
             e: 1,
             k: 1,
-            h: part.hidden,
+            h: hidden.unwrap_or(part.hidden),
             i: width.from,
             tp: self.recipe.tp,
             act: self.model.activation,
@@ -323,6 +310,84 @@ impl<'a> Hold<'a> {
             "no plan cuts {} channels into {} shares of {} as this rule does, so that the result could not be audited; nothing was written",
             width.from, self.recipe.tp, width.slot
         )))
+    }
+}
+
+/// Experts of one layer before and after, and how they are looked at.
+struct Look<'l> {
+    experts: &'l Experts<'l>,
+    before: Layer<'l>,
+    after: Layer<'l>,
+    /// The plans of all of the layer, and of the part that is looked at.
+    whole: Plans,
+    plans: Plans,
+    part: Sample,
+    gated: bool,
+}
+
+impl Look<'_> {
+    /// One expert of the input, on the grid that its scales are repeated on.
+    fn before(&self, e: usize) -> Result<Logical, CheckpointError> {
+        self.read(&self.before, &self.whole.before, e, |role, tensor| {
+            self.refined(role, tensor)
+        })
+    }
+
+    /// The same one of the output.
+    fn after(&self, e: usize) -> Result<Logical, CheckpointError> {
+        self.read(&self.after, &self.whole.after, e, |_, tensor| tensor)
+    }
+
+    /// One expert, tensor by tensor where only a part of each is kept.
+    fn read(
+        &self,
+        layer: &Layer<'_>,
+        plan: &Plan,
+        e: usize,
+        change: impl Fn(Role, Tensor) -> Tensor,
+    ) -> Result<Logical, CheckpointError> {
+        let cut = self.part.hidden().is_some();
+        layer.logical(|role| {
+            let tensor = layer.role(role, e..e + 1, cut)?;
+            let tensor = tensor.map(|tensor| change(role, tensor));
+            Ok(match cut {
+                true => tensor.map(|tensor| self.part.narrow(plan, role, &tensor)),
+                false => tensor,
+            })
+        })
+    }
+
+    /// Scales repeated on the recipe's grid, where that is finer.
+    fn refined(&self, role: Role, scales: Tensor) -> Tensor {
+        let part = self.experts.part;
+        let Some(blocks) = part.blocks else {
+            return scales;
+        };
+        let (hidden, width) = (part.hidden, part.width.from);
+        let (halves, rows, cols) = match role {
+            Role::W13Scale => (if self.gated { 2 } else { 1 }, width, hidden),
+            Role::W2Scale => (1, hidden, width),
+            _ => return scales,
+        };
+        // Groups are along a row: each row keeps its own.
+        let along_rows = match part.groups() {
+            true => Blocks { from: 1, to: 1 },
+            false => blocks,
+        };
+        let per = |len: u64, block: u64| index(len.div_ceil(block)).unwrap_or(usize::MAX);
+        let ratio = |b: Blocks| index(b.from / b.to).unwrap_or(usize::MAX);
+        let coarse = per(cols, blocks.from);
+        let half = per(rows, along_rows.from) * coarse;
+        let (rows, cols) = (per(rows, along_rows.to), per(cols, blocks.to));
+        let (by_row, by_col) = (ratio(along_rows), ratio(blocks));
+        let wide = scales.bits() / 8;
+        let mut new = Tensor::zeroed(scales.name(), &[1, halves * rows, cols], scales.bits());
+        let places = (0..halves * rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
+        for ((r, c), target) in places.zip(new.bytes_mut().chunks_exact_mut(wide)) {
+            let at = r / rows * half + r % rows / by_row * coarse + c / by_col;
+            target.copy_from_slice(&scales.bytes()[at * wide..(at + 1) * wide]);
+        }
+        new
     }
 }
 

@@ -91,7 +91,7 @@ fn checks(certificate: &Certificate, to: &mut dyn Write) -> io::Result<()> {
     match &certificate.audit {
         Some(audit) => writeln!(
             to,
-            "{:WORD$}{} of {} experts in {}{}: {}, every element in its place, every pad inert",
+            "{:WORD$}{} of {} experts in {}{}: {}{}, every element in its place, every pad inert",
             "audit",
             audit.experts.0,
             audit.experts.1,
@@ -101,6 +101,10 @@ fn checks(certificate: &Certificate, to: &mut dyn Write) -> io::Result<()> {
                 some => format!(", shared ones in {}", thousands(some)),
             },
             plural(audit.checked_bytes, "byte"),
+            match &*audit.part {
+                "" => String::new(),
+                part => format!(" ({})", plain(part)),
+            },
         )?,
         None => writeln!(to, "{:WORD$}none: no layer was looked at", "audit")?,
     }

@@ -35,13 +35,15 @@ impl Rules {
         let mut found = all().filter(named);
         match (found.next(), found.next()) {
             (Some(only), None) => Ok(only),
-            (first, _) => {
+            (Some(one), Some(other)) => Err(RuleError::Dispatches {
+                given: given.to_owned(),
+                one: one.id.clone(),
+                other: other.id.clone(),
+            }),
+            (None, _) => {
                 let ids: Vec<&str> = all().map(|rule| rule.id.as_str()).collect();
                 let backends: Vec<&str> = all().map(|rule| rule.backend.as_str()).collect();
-                let hint = match first {
-                    Some(_) => "; several have this name, give the id".to_owned(),
-                    None => did_you_mean(given, &[ids.as_slice(), &backends].concat()),
-                };
+                let hint = did_you_mean(given, &[ids.as_slice(), &backends].concat());
                 Err(RuleError::Dispatch {
                     given: given.to_owned(),
                     hint,
@@ -78,6 +80,18 @@ mod tests {
         assert!(unknown.contains("did you mean `deepep_ll`"), "{unknown}");
         // A GEMM's backend sends nothing.
         assert!(rules.dispatch("marlin").is_err());
+        // Of a file of the user's: two of one backend were said to be none.
+        let again = rules.iter().filter(|rule| rule.dispatch).cloned();
+        let more: Vec<Rule> = again
+            .map(|rule| Rule {
+                id: format!("mine.{}.any", rule.backend),
+                ..rule
+            })
+            .collect();
+        let both = rules.clone().with(Rules::of(more, "mine.toml").unwrap());
+        let several = both.dispatch("deepep_ll").unwrap_err().to_string();
+        let wanted = "several dispatches are `deepep_ll`: give an id, `vllm.deepep_ll.any` or `mine.deepep_ll.any`";
+        assert_eq!(several, wanted);
     }
 
     /// Nothing of it would reach the plans that it is part of.

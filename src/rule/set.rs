@@ -51,7 +51,17 @@ pub enum RuleError {
         /// What is wrong with it.
         why: String,
     },
-    /// No dispatch has this name, or several have.
+    /// Several dispatches are of this backend.
+    #[error("several dispatches are `{}`: give an id, `{one}` or `{other}`", given.escape_debug())]
+    Dispatches {
+        /// What was asked for.
+        given: String,
+        /// One of them.
+        one: String,
+        /// Another one.
+        other: String,
+    },
+    /// No dispatch has this name.
     #[error("no dispatch is `{}`{hint}; known: {known}", given.escape_debug())]
     Dispatch {
         /// What was asked for.

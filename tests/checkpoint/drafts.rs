@@ -1,4 +1,4 @@
-//! Goal: layers of drafts, biases that no config speaks of, and shared experts are chosen, padded and
+//! Goal: layers of drafts, biases that no config speaks of, shared and large experts are chosen, padded and
 //! checked like the model's own.
 //! Method: tensors of another layer, or other headers, in the shards of invented checkpoints.
 
@@ -301,4 +301,28 @@ fn numbers_of_layers_are_taken_as_written_only() {
         &audit(scene.path(), &dumped, "pad=i32", &["--layer", "0"]),
         told,
     );
+}
+
+/// Each expert was held whole a few times: 1.9 GB for one of 600 MB, in tensors of 200.
+#[test]
+fn of_large_experts_a_part_is_looked_at_and_told() {
+    let made = Made::new("e=1,h=4096,i=6976,tp=2,k=1,w=fp8-block,fill=wild", QWEN);
+    let scene = Scene::new(made);
+    let (_keep, out) = scene.out();
+    let padded = scene.padded(&out, &Asked::Align { tp: 2, align: 128 });
+    let audit = padded.certificate.audit.unwrap();
+    let told = "all channels of hidden units 0 to ";
+    assert!(audit.part.starts_with(told), "{audit:?}");
+    assert!(
+        audit.checked_bytes < 2 * 3 * 7168 * 4096 / 2 && audit.pads > 0,
+        "{audit:?}"
+    );
+    for note in &padded.certificate.differential {
+        let verdict = &note.verdict;
+        assert!(
+            verdict.starts_with("pass") && verdict.contains(told),
+            "{verdict}"
+        );
+    }
+    assert_eq!(verified(&out).faults, 0);
 }
