@@ -122,6 +122,7 @@ impl<'a> Layer<'a> {
             }
         }
         layer.transposed = layer.is_transposed()?;
+        layer.refuse_twice()?;
         Ok(layer)
     }
 

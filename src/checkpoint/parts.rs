@@ -6,6 +6,7 @@ use super::error::{CheckpointError, shown, tensor_error};
 use super::file::count;
 use super::find::{Kind, changes_meaning};
 use super::layer::Layer;
+use super::names::named;
 use super::place::number;
 use crate::num::Dtype;
 use crate::plan::Role;
@@ -219,6 +220,25 @@ impl Layer<'_> {
             return Err(tensor_error(self.checkpoint.place(), &name, why));
         }
         Ok(turned)
+    }
+
+    /// Refuses weights of the same experts under the names of another family as well: loaders differ in which
+    /// they take.
+    pub(super) fn refuse_twice(&self) -> Result<(), CheckpointError> {
+        let weight = |name: &&str| {
+            let named = named(name, self.shape.gated);
+            named.is_some_and(|named| matches!(named.is, Some((_, Kind::Weight))))
+        };
+        let Some(name) = self.unread().into_iter().find(weight) else {
+            return Ok(());
+        };
+        let piece = self.parts.first().and_then(|part| part.pieces.first());
+        let own = piece.map(|p| self.family.name(p.projection, p.suffix, 0));
+        let why = format!(
+            "the experts have their weights twice: `{}` is one as well",
+            shown(&own.unwrap_or_default())
+        );
+        Err(tensor_error(self.checkpoint.place(), name, why))
     }
 
     /// Refuses what would change the meaning of the weights, and experts that the model lacks.

@@ -1,10 +1,11 @@
-//! Goal: what is stored in another type or the other way round than most is read as what it is.
+//! Goal: what is stored in another type or the other way round than most is read as what it is, and what is
+//! stored twice is not.
 //! Method: relabelled headers in shards of invented checkpoints, padded, audited and verified.
 
 use crate::checkpoint::families::shape;
 use crate::checkpoint::invent::{Family, QWEN, after, before, made};
 use crate::checkpoint::scene::{Asked, Made, Scene, verified};
-use crate::checkpoint::verified::change;
+use crate::checkpoint::verified::{Held, SHARD, change, json};
 use crate::checkpoint::{padproof, refused};
 use padproof::audit::audit_files;
 use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerShape};
@@ -202,5 +203,42 @@ fn square_experts_without_a_gate_are_settled_by_their_scales() {
         let dump = Dump::find(&dumped, None, None, 2).unwrap();
         let found = audit_files(&plan, &layer, &dump).unwrap();
         assert!(found.clean(), "{line} {turned}: {:?}", found.first);
+    }
+}
+
+/// Both were padded, and the checks at the end looked at one of them.
+#[test]
+fn weights_that_are_there_twice_are_refused() {
+    let line = "e=2,h=32,i=44,tp=2,w=bf16,fill=wild";
+    for (name, shape_of) in [
+        ("gate_up_proj", vec![2, 88, 32]),
+        ("0.w1.weight", vec![44, 32]),
+        ("1.up_proj.weight_packed", vec![44, 32]),
+    ] {
+        let scene = Scene::new(Made::new(line, QWEN));
+        let name = format!("model.layers.0.mlp.experts.{name}");
+        change(scene.path(), |tensors| {
+            let bytes = vec![0; 2 * shape_of.iter().product::<usize>()];
+            tensors.push(Held {
+                name: name.clone(),
+                dtype: Dtype::BF16,
+                shape: shape_of.clone(),
+                bytes,
+            });
+        });
+        let index = scene.path().join("model.safetensors.index.json");
+        json(&index, |index| {
+            index["metadata"] = serde_json::Value::Null;
+            index["weight_map"][&name] = SHARD.into();
+        });
+        let told = format!("`{name}`: the experts have their weights twice");
+        let (_keep, out) = scene.out();
+        let asked = Asked::Align { tp: 2, align: 32 };
+        let why = scene.pad(&out, &asked).unwrap_err().to_string();
+        assert!(why.contains(&told), "{why}");
+        let (_, plan, _) = made(line);
+        let checkpoint = Checkpoint::open(scene.path()).unwrap();
+        let error = Layer::find(&checkpoint, shape(&plan, QWEN), None).err();
+        assert!(error.unwrap().to_string().contains(&told), "{name}");
     }
 }
