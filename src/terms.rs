@@ -13,7 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use word::words;
 
-pub use rounding::{Rounded, Roundings};
+pub use rounding::{Arithmetic, Rounded, Roundings};
 pub use storage::{Storage, Stores};
 pub use word::{UnknownWord, did_you_mean, nearest, plain};
 

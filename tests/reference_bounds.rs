@@ -9,7 +9,7 @@ use padproof::fill::fill;
 use padproof::r#gen::{Domain, draw};
 use padproof::layout::pack_layer;
 use padproof::plan::{Fit, plan};
-use padproof::reference::{Reference, reference};
+use padproof::reference::{Reference, reference, reference_for};
 use padproof::subject::{Cpu, Subject};
 use padproof::tensor::{Logical, Output};
 use padproof::terms::{ActQuant, WeightFormat};
@@ -130,34 +130,62 @@ fn median(shares: &mut [f64]) -> f64 {
     shares[shares.len() / 2]
 }
 
+/// Errors over bounds: every element's, and the largest of each case.
+#[derive(Default)]
+struct Tightness {
+    elements: Vec<f64>,
+    cases: Vec<f64>,
+}
+
+impl Tightness {
+    fn add(&mut self, case: &Case, wanted: &Reference, actual: &Output) {
+        let shares = shares(case, wanted, actual);
+        self.cases.extend(shares.iter().copied().reduce(f64::max));
+        self.elements.extend(shares);
+    }
+
+    /// The medians, and how many cases they are of.
+    fn medians(&mut self) -> (f64, f64, usize) {
+        let cases = self.cases.len();
+        (median(&mut self.elements), median(&mut self.cases), cases)
+    }
+}
+
 #[test]
 fn the_bound_is_as_tight_as_it_was_measured_to_be() {
     let mut subject = Cpu::new();
-    // Layers of f32; those quantised on the fly, whole rows on a rank.
-    let (mut plain, mut quantised) = (Vec::new(), Vec::new());
-    for index in 0..CASES {
+    // Layers of f32, in any order and in the one that is promised; those quantised on the fly, whole rows on a rank.
+    let mut of: [Tightness; 3] = Default::default();
+    let cases: u64 =
+        std::env::var("PADPROOF_CASES").map_or(CASES, |n| n.parse().expect("a number"));
+    for index in 0..cases {
         let mut case = draw(&Domain::FULL, SEED + 1, index);
         case.fill = padproof::terms::Fill::Wild;
         let dynamic = case.qx != ActQuant::None || case.qh != ActQuant::None;
         // Where the intermediate is rounded to bf16, most of it agrees to the bit.
-        let of = match (dynamic, case.w) {
+        let plain = match (dynamic, case.w) {
             _ if case.mid_bf16 => continue,
-            (false, WeightFormat::F32) => &mut plain,
-            (true, _) if case.tp == case.ep => &mut quantised,
+            (false, WeightFormat::F32) => true,
+            (true, _) if case.tp == case.ep => false,
             _ => continue,
         };
         let Ok(logical) = fill(&case) else { continue };
-        let wanted = reference(&case, &logical).expect("a drawn case has a reference");
-        if let Some(actual) = run(&case, &logical, &mut subject).filter(|_| !wanted.exact) {
-            of.extend(shares(&case, &wanted, &actual));
+        let arithmetic = subject.arithmetic(&case);
+        let wanted =
+            reference_for(&case, &logical, arithmetic).expect("a drawn case has a reference");
+        let Some(actual) = run(&case, &logical, &mut subject).filter(|_| !wanted.exact) else {
+            continue;
+        };
+        of[usize::from(!plain) * 2].add(&case, &wanted, &actual);
+        if plain {
+            let wanted = reference(&case, &logical).expect("a drawn case has a reference");
+            of[1].add(&case, &wanted, &actual);
         }
     }
-    let counts = (plain.len(), quantised.len());
-    let medians = (median(&mut plain), median(&mut quantised));
-    println!("{counts:?} elements, median error over bound {medians:?}");
-    // Measured: 3.3e-5 and 1.9e-5. Far from the 0.02 that was aimed at: most of the bound is Cauchy-Schwarz
-    // and the term count, which honest errors of mixed signs stay far below.
-    assert!(medians.0 > 1e-5 && medians.1 > 5e-6, "{medians:?}");
+    let [promised, any, quantised] = of.each_mut().map(Tightness::medians);
+    println!("error over bound, median of elements and of each case's largest, cases:");
+    println!("f32, promised order {promised:?}; f32, any order {any:?}; quantised {quantised:?}");
+    assert!(promised.0 > 1e-5 && any.0 > 1e-5 && quantised.0 > 5e-6);
 }
 
 #[test]
@@ -168,7 +196,9 @@ fn the_cpu_subject_lies_within_the_bound_padded_and_unpadded() {
     for index in 0..CASES {
         let case = draw(&Domain::FULL, SEED, index);
         let logical = fill(&case).expect("a drawn case can be filled");
-        let wanted = reference(&case, &logical).expect("a drawn case has a reference");
+        let arithmetic = subject.arithmetic(&case);
+        let wanted =
+            reference_for(&case, &logical, arithmetic).expect("a drawn case has a reference");
         let sound = |bound: &f64| bound.is_finite() && *bound >= 0.0;
         assert!(wanted.bound.iter().all(sound), "{case}");
         exact += usize::from(wanted.exact);

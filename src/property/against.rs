@@ -6,16 +6,16 @@ use super::trial::{Trial, broken, proved};
 use super::{Tier, Vacuous, Verdict};
 use crate::case::Case;
 use crate::compare::{Bound, Comparison, compare};
-use crate::reference::{Reference, reference_rounding};
+use crate::reference::{Reference, reference_for};
 use crate::tensor::{Logical, Output};
 
-/// What the layer should give, of a subject that rounds where it says.
+/// What the layer should give, of a subject that rounds and adds as it says.
 pub(super) fn truth(
     trial: &Trial<'_>,
     case: &Case,
     logical: &Logical,
 ) -> Result<Reference, Verdict> {
-    reference_rounding(case, logical, trial.subject.rounds()).map_err(broken)
+    reference_for(case, logical, trial.subject.arithmetic(case)).map_err(broken)
 }
 
 /// An output held against the reference.

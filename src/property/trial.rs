@@ -359,7 +359,7 @@ impl Missed<'_> {
         };
         let shown = trial.subject.stages();
         let stage = shown.and_then(|shown| {
-            let wanted = stages(case, self.logical, trial.subject.rounds()).ok();
+            let wanted = stages(case, self.logical, trial.subject.arithmetic(case)).ok();
             first_difference(case, plan, wanted.as_ref(), self.truth, shown)
         });
         let notes: Vec<String> = finding.note.take().into_iter().chain(stage).collect();

@@ -6,33 +6,33 @@
 //!
 //! u = 2^-24, g(n) = n u / (1 - n u): a product of n factors (1 + d), |d| <= u, differs from 1 by
 //! at most g(n). A sum of n terms in *any* order, with or without fused multiply-add, puts at
-//! most n roundings on a term; adding a zero is exact, so padding does not count. |.| is the
-//! 2-norm, and sum |a b| <= |a| |b| (Cauchy-Schwarz).
+//! most n roundings on a term; adding a zero is exact, so padding does not count. A subject that promises
+//! its order puts fewer on it: c(n) <= n ([`Schedule::additions`](crate::schedule::Schedule::additions)).
 //!
 //! 1. Input. The subject sees x + dx, x quantised as declared: |dx| from codes that rounding may move
 //!    (see `quantise`) and, where the router weighs the input, from the weight's own error.
-//! 2. First projection, row r, n1 = h + 8 (h additions; decoding a weight, block and second
-//!    scale, product, bias, and scales applied late take the 8):
-//!    `|y' - y| <= e = g(n1) (|x + dx| |w_r| + |b_r|) + |dx| |w_r|`.
-//! 3. Activation A(g) B(u): A changes by at most dA = L e (`activation::gate_change`) plus its
+//! 2. First projection, row r, n1 = c(h) + extra (decoding a weight, block and second scale, product, bias, and
+//!    scales applied late take 8, of plain f32 under a promised order 4: the product, the bias, one to spare and
+//!    the reference's own): `|y' - y| <= e = sum_k |w_rk| (g(n1) (|x_k| + |dx_k|) + |dx_k|) + g(n1) |b_r|`.
+//! 3. Activation A(g) B(u): A changes by at most dA (`activation::gate_change`) plus its
 //!    evaluation, 32 u times `gate_scale` (libraries evaluate exp, tanh, erf, pow to a few ulp of
 //!    the value, or a few u |argument|, which the factors x s(1-s), x sech^2, x e^-x^2 keep below
 //!    the gate itself); B by dB alike, with slope 1. Together
 //!    `eh = dA (|B| + dB) + |A| dB + 4 u (|A| + dA)(|B| + dB)`.
 //!    An intermediate that the case holds in bf16 is rounded as in step 6, quantising is as in `quantise`.
-//! 4. Second projection and sums, n2 = i + k + tp + 8 (i and k additions, one for each rank, the
-//!    8 as above with the routing weight), with routing weight v and its error dv:
-//!    `|z' - z| <= |eh| |w_r| + g(n2) (|h + eh| |w_r| + |b_r|)`,
+//! 4. Second projection and sums, n2 = c(i) + k + tp + extra (c(i) and k additions, one for each rank, the
+//!    rest as above with the routing weight), with routing weight v and its error dv:
+//!    `|z' - z| <= sum_j |w_rj| (eh_j + g(n2) (|h_j| + eh_j)) + g(n2) |b_r|`,
 //!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
 //! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
 //!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
 //! 6. Where the input, the first projection or the intermediate is declared to be rounded to bf16
 //!    (u' = 2^-8), the reference rounds too, and the error becomes what the ends of its interval round
-//!    to (`quantise::round_bf16`); the gate's rounding adds u' of it. After the second projection n roundings add g'(n) = n u' / (1 - n u') of
-//!    the sizes that are added: |v (z + b)|, or |v| (|h + eh| |w_r| + |b_r|) where each rank rounds
-//!    its share.
-//! 7. The reference's own rounding, n 2^-53 relative, is below the slack of 8 u in n1 and n2 for
-//!    all lengths below 2^29; 2^-20 of the bound covers the bound's own arithmetic.
+//!    to (`quantise::round_bf16`); the gate's rounding adds u' of it. After the second projection n roundings add
+//!    r = n u' / (1 - n u') of the sizes that are added: |v (z + b)|, or |v| (sum_j |w_rj| (|h_j| + eh_j) + |b_r|)
+//!    where each rank rounds its share.
+//! 7. The reference's own rounding, n 2^-53 relative, is below u, of which the extra roundings hold one more than
+//!    there are, for all lengths below 2^29; 2^-20 of the bound covers the bound's own arithmetic.
 //! 8. Tensor cores do not round each addition. Of a group of 16 columns they multiply exactly, cut every addend
 //!    to a multiple of 2^-F of the largest exponent, at most 2^-F of the largest addend, add exactly, and round
 //!    toward zero, 2 u; F = 24 and 8 products at a time on sm_80 to sm_89, F = 25 and all 16 from sm_90 on
@@ -40,10 +40,11 @@
 //!    A group of m <= 8 products thus loses (m + 2) u sum |a b|, one of m <= 16 (m + 5) u: 8 and m - 8
 //!    products, an accumulator, two roundings. Over n columns that is `tensor_core(n)` u with the ceil(n / 16)
 //!    roundings between groups, the scale's and the bias's, which is never more than n + 8, nor with the routing
-//!    weight's and the k - 1 and tp - 1 sums after it more than n2. So steps 2 and 4 hold as they are: the tests
-//!    show it, and that F = 23 (before sm_80, which no kernel here runs on) would leave the bound.
+//!    weight's and the k - 1 and tp - 1 sums after it more than n2. So steps 2 and 4 hold as they are where no order
+//!    is promised: the tests show it, and that F = 23 (before sm_80, which no kernel here runs on) would leave the bound.
 
-use crate::terms::{Rounded, Roundings};
+use crate::case::Case;
+use crate::terms::{Arithmetic, Rounded, Roundings, WeightFormat};
 
 /// Unit roundoff of f32.
 pub(super) const U: f64 = 1.0 / 16_777_216.0;
@@ -52,7 +53,9 @@ pub(super) const U_BF16: f64 = 1.0 / 256.0;
 /// What flushing to zero may cost a term, 2^-117 (step 5).
 pub(super) const FLUSH: f64 = f64::from_bits((1023 - 117) << 52);
 /// Roundings of a term besides its additions (steps 2 and 4).
-const EXTRA: f64 = 8.0;
+const EXTRA: u64 = 8;
+/// The same of plain f32 weights under a promised order.
+const EXTRA_PLAIN: u64 = 4;
 /// Relative cost of evaluating an activation in f32, in u (step 3).
 const EVALUATION: f64 = 32.0;
 
@@ -65,14 +68,15 @@ pub(super) fn gamma(n: f64) -> f64 {
     }
 }
 
-/// g(n1) for a hidden size.
-pub(super) fn gamma_first(h: usize) -> f64 {
-    gamma(h as f64 + EXTRA)
-}
-
-/// g(n2) for an intermediate size, experts a token and ranks.
-pub(super) fn gamma_second(i: usize, k: usize, tp: u64) -> f64 {
-    gamma(i as f64 + k as f64 + tp as f64 + EXTRA)
+/// g(n1) and g(n2) of a case for a subject.
+pub(super) fn gammas(case: &Case, arithmetic: Arithmetic) -> (f64, f64) {
+    let extra = match (arithmetic.additions, case.w) {
+        (Some(_), WeightFormat::F32) => EXTRA_PLAIN,
+        _ => EXTRA,
+    };
+    let (h, i) = arithmetic.additions.unwrap_or((case.h, case.i));
+    let gamma = |n: u64| gamma(n as f64);
+    (gamma(h + extra), gamma(i + case.k + case.tp + extra))
 }
 
 /// Roundings, in u, of a term of a first projection of `n` columns on a tensor core of sm_80 or later (step 8).
@@ -99,51 +103,90 @@ pub(super) fn roundings_after(rounds: Roundings, top_k: Option<u64>) -> u64 {
     }
 }
 
-/// 2-norm.
-pub(super) fn norm(values: &[f64]) -> f64 {
-    sum_squares(values).sqrt()
-}
-
-/// Sum of squares, in eight lanes so that it vectorises.
-pub(super) fn sum_squares(values: &[f64]) -> f64 {
-    let mut lanes = [0.0; 8];
-    let (chunks, rest) = values.as_chunks::<8>();
-    for chunk in chunks {
-        for (lane, v) in lanes.iter_mut().zip(chunk) {
-            *lane += v * v;
-        }
-    }
-    lanes.iter().sum::<f64>() + rest.iter().map(|v| v * v).sum::<f64>()
-}
-
-/// Step 2 for one token: `e = slope |w_r| + gamma |b_r| + flush`.
+/// What a row's bound adds to its reach, the sum of its weights' magnitudes times what each adds (steps 2 and 4).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct First {
-    /// Factor of the row's norm.
-    pub(super) slope: f64,
+pub(super) struct Row {
     /// Factor of the bias.
-    pub(super) gamma: f64,
+    bias: f64,
     /// Constant part.
-    pub(super) flush: f64,
+    flush: f64,
+    /// Factor of the row's own result (step 6).
+    result: f64,
 }
 
-impl First {
-    /// From the norms of the token's input and of its error, and the hidden size.
-    pub(super) fn new(x: f64, dx: f64, h: usize) -> First {
-        let gamma = gamma_first(h);
-        let h = h as f64;
-        First {
-            slope: gamma * (x + dx) + dx,
-            gamma,
-            flush: FLUSH * (h + h.sqrt() * x),
+impl Row {
+    /// The bound for a row with this reach and bias, and `z` without bias.
+    #[inline]
+    pub(super) fn limit(&self, reach: f64, bias: f64, z: f64) -> f64 {
+        let limit = reach + self.bias * bias.abs() + self.flush;
+        match self.result {
+            0.0 => limit,
+            result => limit + result * (z + bias).abs(),
         }
     }
+}
 
-    /// The bound for a row with this norm and bias.
-    #[inline]
-    pub(super) fn row(&self, norm: f64, bias: f64) -> f64 {
-        self.slope * norm + self.gamma * bias.abs() + self.flush
+/// Step 2 for one token: appends what a weight of magnitude 1 adds.
+pub(super) fn first(gamma: f64, x: &[f64], dx: &[f64], reach: &mut Vec<f64>) -> Row {
+    let pairs = x.iter().zip(dx);
+    reach.extend(pairs.map(|(x, dx)| gamma * (x.abs() + dx) + dx));
+    Row {
+        bias: gamma,
+        flush: FLUSH * (x.len() as f64 + x.iter().map(|x| x.abs()).sum::<f64>()),
+        result: 0.0,
     }
+}
+
+/// Step 4 for one token and expert, and step 6 after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Second {
+    /// g(n2).
+    pub(super) gamma: f64,
+    /// r of step 6.
+    pub(super) rounding: f64,
+    /// Whether ranks hold shares of the sum, and each rounds its own.
+    pub(super) parted: bool,
+}
+
+impl Second {
+    /// From an intermediate and its errors, the routing weight and its error: appends what a weight of magnitude 1
+    /// adds.
+    pub(super) fn row(
+        &self,
+        h: &[f64],
+        eh: &[f64],
+        (v, dv): (f64, f64),
+        reach: &mut Vec<f64>,
+    ) -> Row {
+        let (weight, more) = (v.abs() + dv, 1.0 + self.rounding);
+        let shares = if self.parted {
+            self.rounding * weight
+        } else {
+            0.0
+        };
+        let mut size = 0.0;
+        reach.extend(h.iter().zip(eh).map(|(h, eh)| {
+            let all = h.abs() + eh;
+            size += all;
+            more * (weight * (eh + self.gamma * all) + dv * h.abs()) + shares * all
+        }));
+        Row {
+            bias: more * (weight * self.gamma + dv) + shares,
+            flush: more * FLUSH * (1.0 + weight) * (h.len() as f64 + size),
+            result: if self.parted {
+                0.0
+            } else {
+                self.rounding * weight
+            },
+        }
+    }
+}
+
+/// r of step 6, for results of the second projection that are one of `top_k` of a token's, or looked at alone.
+pub(super) fn rounding(rounds: Roundings, top_k: Option<u64>) -> f64 {
+    let n = roundings_after(rounds, top_k) as f64 * U_BF16;
+    // So many roundings promise nothing.
+    if n < 1.0 { n / (1.0 - n) } else { 1e100 }
 }
 
 /// Step 3: the bound on `a b` from values, bounds on the changes of both, and the magnitude on
@@ -164,71 +207,6 @@ pub(super) fn up_change(value: f64, e: f64) -> f64 {
     e + EVALUATION * U * (value.abs() + e)
 }
 
-/// Step 4 for one token and expert: `slope |w_r| + bias |b_r| + flush`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Second {
-    /// Factor of the row's norm.
-    pub(super) slope: f64,
-    /// Factor of the bias.
-    pub(super) bias: f64,
-    /// Constant part.
-    pub(super) flush: f64,
-    /// What roundings to bf16 after the second projection add, relative.
-    rounding: f64,
-    /// Whether ranks hold shares of the sum, and each rounds its own.
-    parted: bool,
-    /// (|v| + dv) and that times |h + eh|.
-    weight: f64,
-    reach: f64,
-}
-
-impl Second {
-    /// From the norms of the intermediate and of its error, the routing weight and its error,
-    /// g(n2) and the intermediate size.
-    pub(super) fn new(h: f64, eh: f64, v: f64, dv: f64, gamma: f64, i: usize) -> Second {
-        let weight = v.abs() + dv;
-        let i = i as f64;
-        Second {
-            slope: weight * (eh + gamma * (h + eh)) + dv * h,
-            bias: weight * gamma + dv,
-            flush: FLUSH * (1.0 + weight) * (i + i.sqrt() * (h + eh)),
-            rounding: 0.0,
-            parted: false,
-            weight,
-            reach: weight * (h + eh),
-        }
-    }
-
-    /// The same for a subject that rounds to bf16 after this projection: of a result that is one of
-    /// `top_k` of its token's, or that is looked at alone, before it is weighted.
-    pub(super) fn rounded(self, rounds: Roundings, top_k: Option<u64>, shared: bool) -> Second {
-        let n = roundings_after(rounds, top_k) as f64 * U_BF16;
-        Second {
-            rounding: if n < 1.0 {
-                n / (1.0 - n)
-            } else {
-                f64::INFINITY
-            },
-            parted: shared,
-            ..self
-        }
-    }
-
-    /// The bound for a row with this norm and bias, and `z` without bias (steps 4 and 6).
-    #[inline]
-    pub(super) fn row(&self, norm: f64, bias: f64, z: f64) -> f64 {
-        let limit = self.slope * norm + self.bias * bias.abs() + self.flush;
-        if self.rounding == 0.0 {
-            return limit;
-        }
-        let size = match self.parted {
-            true => self.reach * norm + self.weight * bias.abs(),
-            false => self.weight * (z + bias).abs(),
-        };
-        limit + self.rounding * (size + limit)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,11 +215,11 @@ mod tests {
     #[test]
     fn a_tensor_core_rounds_a_term_no_more_often_than_a_chain_may() {
         for n in 1..5000 {
-            assert!(tensor_core(n) as f64 <= n as f64 + EXTRA, "{n}");
+            assert!(tensor_core(n) <= n + EXTRA as usize, "{n}");
             for (k, tp) in [(1, 1), (8, 1), (1, 8), (8, 8)] {
                 // The routing weight, and sums that begin at zero.
                 let second = tensor_core(n) + 1 + (k - 1) + (tp - 1);
-                assert!(second as f64 <= (n + k + tp) as f64 + EXTRA, "{n} {k} {tp}");
+                assert!(second <= n + k + tp + EXTRA as usize, "{n} {k} {tp}");
             }
         }
     }
@@ -263,12 +241,12 @@ mod tests {
         })
     }
 
-    /// Error over bound of one group; the magnitudes' sum stands for the norms' product, which is no smaller.
+    /// Error over bound of one group; in units of the magnitudes' sum.
     fn share(products: &[f64], fraction: i32, terms: usize) -> f64 {
         let exact: f64 = products.iter().sum();
         let magnitudes: f64 = products.iter().map(|p| p.abs()).sum();
         (aligned(products, fraction, terms) - exact).abs()
-            / (gamma_first(products.len()) * magnitudes)
+            / (gamma((products.len() as u64 + EXTRA) as f64) * magnitudes)
     }
 
     /// One, and others each just below what is kept beside it.

@@ -3,7 +3,7 @@
 //! It must not see padding, shards or packing. Layer 5.
 
 use super::activation::{gate, gate_change, gate_scale, up};
-use super::bound::{self, First, Second, U, norm};
+use super::bound::{self, Row, Second, U};
 use super::error::ReferenceError;
 use super::product::{Multiply, Product, whole};
 use super::quantise;
@@ -13,7 +13,7 @@ use super::weights::{Parts, Projection, Sizes, shaped};
 use crate::case::Case;
 use crate::fill;
 use crate::tensor::Logical;
-use crate::terms::{ActQuant, Activation, Bias, Rounded, Roundings};
+use crate::terms::{ActQuant, Activation, Arithmetic, Bias, Rounded, Roundings};
 use ndarray::ArrayView2;
 use pulp::Arch;
 
@@ -43,9 +43,11 @@ pub struct Reference {
 
 impl Reference {
     /// The bound's derivation, as `-vv` prints it.
-    pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u); first projection e = g(h+8) (|x||w| + |b|) + |dx||w|; \
+    pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u), sums over columns of magnitudes, c(n) additions of a term, n unless the order is promised; \
+        first projection e = sum |w| (g(c(h)+8) (|x| + |dx|) + |dx|) + g(c(h)+8) |b|; \
         activation eh = L e (|B| + dB) + |A| dB + evaluation; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
-        second projection, experts and ranks: sum over experts of (|v| + dv) (|eh||w| + g(i+k+tp+8) (|h + eh||w| + |b|)) + dv |z|, and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times";
+        second projection, experts and ranks: sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
+        4 instead of 8 for f32 weights in a promised order";
 }
 
 /// Computes the layer of a case from its logical tensors.
@@ -53,26 +55,30 @@ impl Reference {
 /// # Errors
 /// A case that is not valid, tensors that are not its own.
 pub fn reference(case: &Case, logical: &Logical) -> Result<Reference, ReferenceError> {
-    reference_rounding(case, logical, Roundings::NONE)
+    reference_for(case, logical, Arithmetic::default())
 }
 
-/// The same for a subject that rounds to bf16 where it says.
+/// The same for a subject of which it is known where it rounds to bf16 and how it adds.
 ///
 /// # Errors
 /// As [`reference()`].
-pub fn reference_rounding(
+pub fn reference_for(
     case: &Case,
     logical: &Logical,
-    rounds: Roundings,
+    arithmetic: Arithmetic,
 ) -> Result<Reference, ReferenceError> {
-    compute(case, logical, rounds, None)
+    compute(case, logical, arithmetic, None)
 }
 
 /// Computes the layer once more, for what it computes on its way.
 ///
 /// # Errors
 /// As [`reference()`].
-pub fn stages(case: &Case, logical: &Logical, rounds: Roundings) -> Result<Stages, ReferenceError> {
+pub fn stages(
+    case: &Case,
+    logical: &Logical,
+    arithmetic: Arithmetic,
+) -> Result<Stages, ReferenceError> {
     case.validate()?;
     let (rows, h, i) = ((case.t * case.k) as usize, case.h as usize, case.i as usize);
     let mut stages = Stages {
@@ -80,18 +86,19 @@ pub fn stages(case: &Case, logical: &Logical, rounds: Roundings) -> Result<Stage
         middle: Stage::new(rows, i),
         second: Stage::new(rows, h),
     };
-    compute(case, logical, rounds, Some(&mut stages))?;
+    compute(case, logical, arithmetic, Some(&mut stages))?;
     Ok(stages)
 }
 
 fn compute(
     case: &Case,
     logical: &Logical,
-    rounds: Roundings,
+    arithmetic: Arithmetic,
     stages: Option<&mut Stages>,
 ) -> Result<Reference, ReferenceError> {
     case.validate()?;
-    let layer = Layer::new(case, logical, rounds)?;
+    let layer = Layer::new(case, logical, arithmetic)?;
+    let rounds = arithmetic.rounds;
     let routing = route(case, &logical.router)?;
     let (t, h) = (case.t as usize, case.h as usize);
     let mut sums = Sums {
@@ -141,11 +148,16 @@ struct Scratch {
     x: Vec<f64>,
     /// Their errors, one token at a time.
     dx: Vec<f64>,
+    /// What each adds to the bound of the first projection, like `x`.
+    reach: Vec<f64>,
     first: Product,
     /// Intermediate, [n, i], rows filled up to whole lanes.
     mid: Vec<f64>,
     /// Its errors, one token at a time.
     dmid: Vec<f64>,
+    /// What each adds to the bound of the second projection, like `mid`; the same before the routing weight.
+    reach_mid: Vec<f64>,
+    reach_alone: Vec<f64>,
     second: Product,
 }
 
@@ -154,6 +166,8 @@ struct Layer<'a> {
     case: &'a Case,
     logical: &'a Logical,
     rounds: Roundings,
+    /// g(n1) and g(n2) of the bound.
+    gammas: (f64, f64),
     x: &'a [f32],
     w13: Projection<'a>,
     w2: Projection<'a>,
@@ -163,7 +177,7 @@ impl<'a> Layer<'a> {
     fn new(
         case: &'a Case,
         logical: &'a Logical,
-        rounds: Roundings,
+        arithmetic: Arithmetic,
     ) -> Result<Self, ReferenceError> {
         let (t, e, h, i) = (
             case.t as usize,
@@ -203,7 +217,8 @@ impl<'a> Layer<'a> {
             arch: Arch::new(),
             case,
             logical,
-            rounds,
+            rounds: arithmetic.rounds,
+            gammas: bound::gammas(case, arithmetic),
             x: shaped(Some(&logical.x), "x", &[t, h], 32)?.f32s(),
             w13: Projection::new(case.w, sizes13, first, biased, names13)?,
             w2: Projection::new(case.w, sizes2, second, biased, names2)?,
@@ -226,6 +241,7 @@ impl<'a> Layer<'a> {
         );
         let weighs_input = self.case.route.weights_input();
         scratch.x.clear();
+        scratch.reach.clear();
         for &place in places {
             let weight = if weighs_input {
                 routing.weights[place]
@@ -236,7 +252,7 @@ impl<'a> Layer<'a> {
             scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
             scratch.x.resize(whole(scratch.x.len()), 0.0);
         }
-        let firsts: Vec<First> = (0..places.len())
+        let firsts: Vec<Row> = (0..places.len())
             .map(|n| {
                 let (weight, error) = (routing.weights[places[n]], routing.errors[places[n]]);
                 let relative = match weighs_input {
@@ -246,67 +262,92 @@ impl<'a> Layer<'a> {
                 self.input(n, relative, scratch, sums)
             })
             .collect();
-        self.multiply(&self.w13, expert, &scratch.x, h, &mut scratch.first);
-        scratch.mid.clear();
+        let Scratch {
+            x, reach, first, ..
+        } = &mut *scratch;
+        self.multiply(&self.w13, expert, [x, reach], h, first);
+        for rows in [
+            &mut scratch.mid,
+            &mut scratch.reach_mid,
+            &mut scratch.reach_alone,
+        ] {
+            rows.clear();
+        }
         let mut seconds = Vec::with_capacity(places.len());
         // The second projection before the routing weight, for its stage.
         let mut alone = Vec::new();
+        let bound = |top_k| Second {
+            gamma: self.gammas.1,
+            rounding: bound::rounding(self.rounds, top_k),
+            parted: self.case.tp > self.case.ep,
+        };
         for (n, (&place, first)) in places.iter().zip(&firsts).enumerate() {
-            let (v, dv) = match weighs_input {
+            let weight = match weighs_input {
                 true => (1.0, 0.0),
                 false => (routing.weights[place], routing.errors[place]),
             };
-            let (mid, dmid) = self.intermediate(n, first, scratch, sums);
-            let gamma = bound::gamma_second(i, k, self.case.tp);
-            let shared = self.case.tp > self.case.ep;
+            self.intermediate(n, first, scratch, sums);
+            let (mid, errors) = (&scratch.mid[n * whole(i)..][..i], &scratch.dmid);
+            let row = bound(Some(self.case.k)).row(mid, errors, weight, &mut scratch.reach_mid);
+            scratch.reach_mid.resize(scratch.mid.len(), 0.0);
+            seconds.push((place / k, weight.0, row));
             if let Some(stages) = &mut sums.stages {
+                alone.push(bound(None).row(mid, errors, (1.0, 0.0), &mut scratch.reach_alone));
+                scratch.reach_alone.resize(scratch.mid.len(), 0.0);
                 self.first_stages(stages, place, n, first, scratch);
-                let second = Second::new(mid, dmid, 1.0, 0.0, gamma, i);
-                alone.push(second.rounded(self.rounds, None, shared));
             }
-            let second = Second::new(mid, dmid, v, dv, gamma, i);
-            let second = second.rounded(self.rounds, Some(self.case.k), shared);
-            seconds.push((place / k, v, second));
         }
-        self.multiply(&self.w2, expert, &scratch.mid, i, &mut scratch.second);
+        let Scratch {
+            mid,
+            reach_mid,
+            reach_alone,
+            second,
+            ..
+        } = scratch;
         if let Some(stages) = &mut sums.stages {
-            second_stage(stages, places, &alone, &scratch.second);
+            self.multiply(&self.w2, expert, [mid, reach_alone], i, second);
+            second_stage(stages, places, &alone, second);
         }
-        for (z, (token, weight, second)) in scratch.second.values.chunks_exact(h).zip(seconds) {
+        self.multiply(&self.w2, expert, [mid, reach_mid], i, second);
+        let results = second
+            .values
+            .chunks_exact(h)
+            .zip(second.reach.chunks_exact(h));
+        for ((z, reach), (token, weight, row)) in results.zip(seconds) {
             let values = &mut sums.values[token * h..][..h];
             let bounds = &mut sums.bound[token * h..][..h];
-            let rows = scratch.second.norms.iter().zip(&scratch.second.bias);
-            for (((value, limit), z), (norm, bias)) in
-                values.iter_mut().zip(bounds).zip(z).zip(rows)
-            {
+            let results = z.iter().zip(reach).zip(&second.bias);
+            for ((value, limit), ((z, reach), bias)) in values.iter_mut().zip(bounds).zip(results) {
                 *value += weight * (z + bias);
-                *limit += second.row(*norm, *bias, *z);
+                *limit += row.limit(*reach, *bias, *z);
             }
         }
     }
 
-    /// out = values [n, cols] times one expert's rows.
+    /// out = values [n, cols], and what they add to the bound, times one expert's rows.
     fn multiply(
         &self,
         projection: &Projection<'_>,
         expert: usize,
-        values: &[f64],
+        factors: [&[f64]; 2],
         cols: usize,
         out: &mut Product,
     ) {
-        let values = ArrayView2::from_shape((values.len() / whole(cols), whole(cols)), values)
-            .expect("whole rows");
+        let shape = (factors[0].len() / whole(cols), whole(cols));
+        let [values, reach] =
+            factors.map(|rows| ArrayView2::from_shape(shape, rows).expect("whole rows"));
         self.arch.dispatch(Multiply {
             projection,
             expert,
             values,
+            reach,
             out,
         });
     }
 
     /// Step 1 for the expert's token number `n`, whose input is quantised in place; the bound of
     /// step 2.
-    fn input(&self, n: usize, relative: f64, scratch: &mut Scratch, sums: &mut Sums<'_>) -> First {
+    fn input(&self, n: usize, relative: f64, scratch: &mut Scratch, sums: &mut Sums<'_>) -> Row {
         let h = self.case.h as usize;
         let x = &mut scratch.x[n * whole(h)..][..h];
         let (mode, scale) = (self.case.qx, self.logical.x_scale);
@@ -318,20 +359,16 @@ impl<'a> Layer<'a> {
         }
         sums.exact &= quantise::keeps(mode, scale, x);
         quantise::follow(mode, scale, x, &mut scratch.dx);
-        First::new(norm(x), norm(&scratch.dx), h)
+        let row = bound::first(self.gammas.0, x, &scratch.dx, &mut scratch.reach);
+        scratch.reach.resize((n + 1) * whole(h), 0.0);
+        row
     }
 
-    /// Step 3: appends the token's intermediate, and gives its norm and its error's norm.
-    fn intermediate(
-        &self,
-        n: usize,
-        first: &First,
-        scratch: &mut Scratch,
-        sums: &mut Sums<'_>,
-    ) -> (f64, f64) {
+    /// Step 3: appends the token's intermediate, and gives its errors.
+    fn intermediate(&self, n: usize, first: &Row, scratch: &mut Scratch, sums: &mut Sums<'_>) {
         let Case { act, .. } = *self.case;
         let i = self.case.i as usize;
-        let rows = scratch.first.norms.len();
+        let rows = scratch.first.rows();
         scratch.dmid.clear();
         if self.rounds.has(Rounded::Fc1) {
             let mut y = (0..rows).map(|r| scratch.first.element(n, r));
@@ -375,14 +412,14 @@ impl<'a> Layer<'a> {
         } else {
             quantise::follow(mode, scale, mid, &mut scratch.dmid);
         }
-        (norm(mid), norm(&scratch.dmid))
     }
 
     /// An element of the first projection with its bias, and its bound.
     #[inline]
-    fn first_row(&self, n: usize, r: usize, first: &First, product: &Product) -> (f64, f64) {
+    fn first_row(&self, n: usize, r: usize, first: &Row, product: &Product) -> (f64, f64) {
         let value = product.element(n, r);
-        let error = first.row(product.norms[r], product.bias[r]);
+        let reach = product.reach[n * product.rows() + r];
+        let error = first.limit(reach, product.bias[r], 0.0);
         match self.rounds.has(Rounded::Fc1) {
             true => quantise::round_bf16(value, error),
             false => (value, error),
@@ -395,7 +432,7 @@ impl<'a> Layer<'a> {
         stages: &mut Stages,
         place: usize,
         n: usize,
-        first: &First,
+        first: &Row,
         scratch: &Scratch,
     ) {
         for r in 0..stages.first.cols {
@@ -415,16 +452,16 @@ impl<'a> Layer<'a> {
 }
 
 /// Keeps the second projection of the expert's tokens.
-fn second_stage(stages: &mut Stages, places: &[usize], bounds: &[Second], second: &Product) {
-    let rows = second.norms.len();
-    for ((place, bound), z) in places
-        .iter()
-        .zip(bounds)
-        .zip(second.values.chunks_exact(rows))
-    {
-        for (r, z) in z.iter().enumerate().take(stages.second.cols) {
-            let limit = bound.row(second.norms[r], second.bias[r], *z);
-            stages.second.set(*place, r, z + second.bias[r], limit);
+fn second_stage(stages: &mut Stages, places: &[usize], bounds: &[Row], second: &Product) {
+    let rows = second.rows();
+    let results = second
+        .values
+        .chunks_exact(rows)
+        .zip(second.reach.chunks_exact(rows));
+    for ((place, bound), (z, reach)) in places.iter().zip(bounds).zip(results) {
+        for r in 0..stages.second.cols {
+            let limit = bound.limit(reach[r], second.bias[r], z[r]);
+            stages.second.set(*place, r, z[r] + second.bias[r], limit);
         }
     }
 }

@@ -16,5 +16,5 @@ mod stages;
 mod weights;
 
 pub use error::ReferenceError;
-pub use layer::{Reference, reference, reference_rounding, stages};
+pub use layer::{Reference, reference, reference_for, stages};
 pub use stages::{Stage, Stages};

@@ -19,8 +19,8 @@ const TOKENS: usize = 2;
 pub(super) struct Product {
     /// Dot products without bias, [n, rows].
     pub(super) values: Vec<f64>,
-    /// 2-norm of each weight row.
-    pub(super) norms: Vec<f64>,
+    /// Sums of |weight| times reach, [n, rows].
+    pub(super) reach: Vec<f64>,
     /// Bias of each row; zeros where there is none.
     pub(super) bias: Vec<f64>,
     /// Decoded rows.
@@ -29,9 +29,14 @@ pub(super) struct Product {
 }
 
 impl Product {
+    /// Weight rows.
+    pub(super) fn rows(&self) -> usize {
+        self.bias.len()
+    }
+
     /// Value `n`'s product with row `r`, with the row's bias.
     pub(super) fn element(&self, n: usize, r: usize) -> f64 {
-        self.values[n * self.norms.len() + r] + self.bias[r]
+        self.values[n * self.rows() + r] + self.bias[r]
     }
 }
 
@@ -41,6 +46,8 @@ pub(super) struct Multiply<'a> {
     pub(super) expert: usize,
     /// Rows of values, [n, columns], each with zeros up to whole lanes.
     pub(super) values: ArrayView2<'a, f64>,
+    /// What a weight of magnitude 1 adds to the bound, of the same shape.
+    pub(super) reach: ArrayView2<'a, f64>,
     pub(super) out: &'a mut Product,
 }
 
@@ -52,11 +59,13 @@ impl WithSimd for Multiply<'_> {
         let (n, width) = self.values.dim();
         let cols = self.projection.cols();
         let rows = self.projection.rows_all();
-        let values = self.values.to_slice().expect("rows in one piece");
+        let [values, reach] =
+            [self.values, self.reach].map(|rows| rows.to_slice().expect("rows in one piece"));
         let out = self.out;
-        out.values.clear();
-        out.values.resize(n * rows, 0.0);
-        out.norms.clear();
+        for sums in [&mut out.values, &mut out.reach] {
+            sums.clear();
+            sums.resize(n * rows, 0.0);
+        }
         out.bias.clear();
         out.rows.clear();
         out.rows.resize(ROWS * width, 0.0);
@@ -75,48 +84,55 @@ impl WithSimd for Multiply<'_> {
             }
             let weights: [&[f64]; ROWS] =
                 std::array::from_fn(|row| &out.rows[row * width..][..width]);
-            let squares = squares(simd, weights);
-            out.norms.extend(squares[..many].iter().map(|s| s.sqrt()));
-            let mut write = |token: usize, sums: [f64; ROWS]| {
-                out.values[token * rows + first..][..many].copy_from_slice(&sums[..many]);
-            };
-            let (pairs, last) = values.split_at(n / TOKENS * TOKENS * width);
-            for (pair, values) in pairs.chunks_exact((TOKENS * width).max(1)).enumerate() {
-                let (a, b) = values.split_at(width);
-                let [a, b] = dots(simd, weights, [a, b]);
-                write(pair * TOKENS, a);
-                write(pair * TOKENS + 1, b);
-            }
-            if !last.is_empty() {
-                let [sums] = dots(simd, weights, [last]);
-                write(n - 1, sums);
-            }
+            let place = Place { rows, first, many };
+            with_all::<S, false>(simd, weights, values, place, &mut out.values);
+            with_all::<S, true>(simd, weights, reach, place, &mut out.reach);
         }
     }
 }
 
-/// Sums of squares of each row, in the order of [`dots`].
+/// Where the sums of some weight rows go.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Weight rows in all.
+    rows: usize,
+    /// The first of these, and their number.
+    first: usize,
+    many: usize,
+}
+
+/// Dot products of these rows, or of their magnitudes, with every row of `values`.
 #[inline(always)]
-fn squares<S: Simd>(simd: S, rows: [&[f64]; ROWS]) -> [f64; ROWS] {
-    let registers = LANES / S::F64_LANES;
-    let rows = rows.map(|row| S::as_simd_f64s(row).0);
-    let mut sums = [[simd.splat_f64s(0.0); LANES]; ROWS];
-    for start in (0..rows[0].len()).step_by(registers) {
-        for r in 0..registers {
-            for n in 0..ROWS {
-                let value = rows[n][start + r];
-                sums[n][r] = simd.mul_add_f64s(value, value, sums[n][r]);
-            }
-        }
+fn with_all<S: Simd, const MAGNITUDES: bool>(
+    simd: S,
+    weights: [&[f64]; ROWS],
+    values: &[f64],
+    place: Place,
+    out: &mut [f64],
+) {
+    let width = weights[0].len();
+    let mut write = |token: usize, sums: [f64; ROWS]| {
+        out[token * place.rows + place.first..][..place.many].copy_from_slice(&sums[..place.many]);
+    };
+    let n = values.len() / width.max(1);
+    let (pairs, last) = values.split_at(n / TOKENS * TOKENS * width);
+    for (pair, values) in pairs.chunks_exact((TOKENS * width).max(1)).enumerate() {
+        let (a, b) = values.split_at(width);
+        let [a, b] = dots::<S, 2, MAGNITUDES>(simd, weights, [a, b]);
+        write(pair * TOKENS, a);
+        write(pair * TOKENS + 1, b);
     }
-    sums.map(total::<S>)
+    if !last.is_empty() {
+        let [sums] = dots::<S, 1, MAGNITUDES>(simd, weights, [last]);
+        write(n - 1, sums);
+    }
 }
 
-/// Dot products of each row with each of the others, all of the same length, whole lanes: lane l
+/// Dot products of each row, or of its magnitudes, with each of the others, all of the same length, whole lanes: lane l
 /// adds the products k = l mod 8 with fused multiply-adds, then the lanes are halved to one, so
 /// that the bits do not depend on the machine.
 #[inline(always)]
-fn dots<S: Simd, const N: usize>(
+fn dots<S: Simd, const N: usize, const MAGNITUDES: bool>(
     simd: S,
     rows: [&[f64]; ROWS],
     others: [&[f64]; N],
@@ -132,7 +148,10 @@ fn dots<S: Simd, const N: usize>(
         for r in 0..registers {
             for n in 0..N {
                 for m in 0..ROWS {
-                    let (row, other) = (rows[m][start + r], others[n][start + r]);
+                    let (mut row, other) = (rows[m][start + r], others[n][start + r]);
+                    if MAGNITUDES {
+                        row = simd.abs_f64s(row);
+                    }
                     sums[n][m][r] = simd.mul_add_f64s(row, other, sums[n][m][r]);
                 }
             }
@@ -165,7 +184,7 @@ mod tests {
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) -> f64 {
-            let [[sum, ..]] = dots(simd, [self.0; ROWS], [self.1]);
+            let [[sum, ..]] = dots::<S, 1, false>(simd, [self.0; ROWS], [self.1]);
             sum
         }
     }

@@ -64,6 +64,26 @@ impl Schedule {
         b.finish(root)
     }
 
+    /// Additions that one of `n` products, or of fewer, goes through at the most, however many zeros follow them.
+    pub fn additions(self, n: u64) -> u64 {
+        let chains = |size: u64, number: u64| size.saturating_add(number).min(n);
+        match self {
+            Schedule::Lanes(lanes) => {
+                let lanes = lanes.max(1) as u64;
+                chains(
+                    n.div_ceil(lanes),
+                    u64::from(lanes.next_power_of_two().ilog2()),
+                )
+            }
+            Schedule::Blocked(size) => {
+                let size = (size.max(1) as u64).min(n.max(1));
+                chains(size, n.div_ceil(size))
+            }
+            // Where parts are cut depends on the zeros, or nothing is gained.
+            _ => n,
+        }
+    }
+
     /// Whether padding `n` products with zeros to `padded` leaves the order of the first `n`
     /// as it is: the padded tree with its zero leaves pruned is the unpadded tree.
     ///
@@ -131,6 +151,7 @@ fn split(b: &mut Builder, start: usize, len: usize, at: fn(usize) -> usize) -> O
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::Node;
     use super::*;
 
     /// Widths of 7688 over TP ranks and a spread of others, none a multiple of 16.
@@ -148,6 +169,56 @@ mod tests {
             .filter(|&&k| !order.pad_stable(k, k.next_multiple_of(granule)))
             .count();
         (moved, sizes.len())
+    }
+
+    /// Most additions that one of the tree's products goes through: its own, and those of sums that hold it.
+    fn longest(tree: &Tree) -> usize {
+        let mut through: Vec<usize> = Vec::new();
+        for node in &tree.nodes {
+            through.push(match node {
+                Node::Leaf(_) => 1,
+                Node::Join(sum, _) => through[*sum] + 1,
+                Node::Add(a, b) => through[*a].max(through[*b]) + 1,
+                Node::Fuse(range) => {
+                    let operands = tree.operands[range.clone()].iter();
+                    operands.map(|o| through[*o]).max().unwrap_or(0) + 1
+                }
+            });
+        }
+        tree.root.map_or(0, |root| through[root])
+    }
+
+    #[test]
+    fn no_product_goes_through_more_additions_than_said_whatever_zeros_follow() {
+        let orders = [
+            Schedule::Sequential,
+            Schedule::Lanes(1),
+            Schedule::Lanes(6),
+            Schedule::Lanes(16),
+            Schedule::LanesTail(8),
+            Schedule::Blocked(1),
+            Schedule::Blocked(7),
+            Schedule::Blocked(32),
+            Schedule::SplitK(3),
+            Schedule::SplitTiles { parts: 2, tile: 4 },
+            Schedule::Pairwise,
+            Schedule::PowerOfTwo,
+        ];
+        for order in orders {
+            for n in 1..70 {
+                let said = order.additions(n as u64) as usize;
+                let most = (n..n + 40)
+                    .map(|padded| longest(&order.tree(padded).pruned(n)))
+                    .max();
+                assert!(most <= Some(said), "{order} of {n}: {most:?}, said {said}");
+                assert!(
+                    order.additions(n as u64 - 1) as usize <= said,
+                    "{order} of {n}"
+                );
+            }
+        }
+        assert_eq!(longest(&Schedule::Lanes(16).tree(960)), 64);
+        assert_eq!(Schedule::Lanes(16).additions(960), 64);
     }
 
     #[test]

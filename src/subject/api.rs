@@ -6,7 +6,7 @@ use crate::layout::PackedInputs;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
 use crate::tensor::{Output, StageOutputs};
-use crate::terms::Roundings;
+use crate::terms::{Arithmetic, Roundings};
 
 /// Sizes of a rank's two projections, as a stack allocates them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,15 @@ pub trait Subject {
     /// Where it rounds to bfloat16 besides what the plan says.
     fn rounds(&self) -> Roundings {
         Roundings::NONE
+    }
+
+    /// What a bound on a case's outputs may count on: shards are no longer than the axes, and padding adds zeros.
+    fn arithmetic(&self, case: &Case) -> Arithmetic {
+        let additions = |order: Schedule| (order.additions(case.h), order.additions(case.i));
+        Arithmetic {
+            rounds: self.rounds(),
+            additions: self.schedule().map(additions),
+        }
     }
 
     /// Is told the case that is asked about, before its plans.

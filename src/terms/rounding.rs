@@ -1,4 +1,4 @@
-//! Where a subject rounds to bfloat16 on its way.
+//! Where a subject rounds to bfloat16 on its way, and how often it rounds a sum.
 //!
 //! Words and a set of them; it must not compute. Layer 1.
 
@@ -40,6 +40,16 @@ impl Roundings {
     pub const fn has(self, place: Rounded) -> bool {
         self.0 >> place as u8 & 1 == 1
     }
+}
+
+/// What is known of a subject's arithmetic; by default f32 throughout, in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Arithmetic {
+    /// Where it rounds to bfloat16.
+    pub rounds: Roundings,
+    /// Additions that a product of the first projection, [hidden], and of the second, [intermediate], goes through at
+    /// the most, where an order is promised.
+    pub additions: Option<(u64, u64)>,
 }
 
 impl FromIterator<Rounded> for Roundings {
