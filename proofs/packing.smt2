@@ -65,7 +65,7 @@
 (check-sat) ; unsat
 (pop)
 
-; lemma addresses-stay-in-the-row: The element before the last of n lies inside the bytes of n.
+; lemma addresses-stay-in-the-row: Each of n elements lies inside the bytes of n.
 (push)
 (declare-const i Int) (declare-const n Int) (declare-const bits Int)
 (assert (and (<= 0 i) (< i n) (or (= bits 4) (= bits 8) (= bits 16) (= bits 32))))

@@ -25,7 +25,7 @@
 (define-fun block-step ((i Int) (ranks Int) (block Int)) Int
   (* (ceil-div (ceil-div i block) ranks) block))
 
-; formula prepad-step of plan::split::prepad: stride and padded width of prepad and config
+; formula prepad-step of plan::split::prepad: stride and padded width of prepad
 (define-fun prepad-step ((i Int) (ranks Int) (unit Int)) Int
   (div (round-up i (* unit ranks)) ranks))
 
@@ -95,7 +95,7 @@
 (check-sat) ; unsat
 (pop)
 
-; lemma prepad-strides-reach: The strides of prepad and config reach i, in whole units.
+; lemma prepad-strides-reach: The strides of prepad reach i, in whole units.
 (push)
 (declare-const i Int) (declare-const ranks Int) (declare-const unit Int)
 (assert (and (>= i 0) (> ranks 0) (> unit 0)))

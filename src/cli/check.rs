@@ -110,9 +110,8 @@ pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, 
         return Ok(code);
     }
     let go_on = || !question.running.ended();
-    let small = worker.shrink_while(property, &question.case, go_on);
     let started = Instant::now();
-    let verdict = worker.check(property, &small);
+    let (_, verdict) = worker.smallest(property, &question.case, verdict, go_on);
     unless_interrupted(&question.running)?;
     let done = finished(&question, verdict, started.elapsed());
     finding_block(&done, true, false, out)?;

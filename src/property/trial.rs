@@ -288,7 +288,7 @@ impl<'a> Trial<'a> {
             Misbehaviour::Memory { .. } => {
                 Some("one case alone does not show it: run many, with `-n 2000 -j 1`".to_owned())
             }
-            _ => stderr.last().map(|line| format!("it wrote last: {line}")),
+            _ => last_words(&stderr),
         };
         Verdict::Fail(Box::new(Finding {
             property: self.asked.0,
@@ -318,6 +318,8 @@ impl<'a> Trial<'a> {
     ) -> Verdict {
         let first = found.first.first();
         let total = found.elements.max(found.differing);
+        let notes = padding_note(plan).into_iter();
+        let notes: Vec<String> = notes.chain(last_words(&self.subject.said())).collect();
         Verdict::Fail(Box::new(Finding {
             property,
             subject: self.subject.name().to_owned(),
@@ -333,9 +335,14 @@ impl<'a> Trial<'a> {
             differing: found.differing as u64,
             total: total as u64,
             first: found.first.iter().map(line).collect(),
-            note: padding_note(plan),
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
         }))
     }
+}
+
+/// What a program wrote last, as a note.
+fn last_words(stderr: &[String]) -> Option<String> {
+    stderr.last().map(|line| format!("it wrote last: {line}"))
 }
 
 /// A failing verdict against the reference, with the first stage that differs where the subject

@@ -91,6 +91,12 @@ impl<'w> Human<'w> {
             let reason = match (kind, group.reason()) {
                 (Kind::Vacuous, _) if group.vacuous.len() > 1 => format!("  {}", reasons(group)),
                 (Kind::Vacuous | Kind::Skip, Some(reason)) => format!("  {reason}"),
+                // Where most could not be asked, why is worth a word.
+                (Kind::Pass, Some(reason))
+                    if group.vacuous.is_empty() && !group.skips.is_empty() =>
+                {
+                    format!("  skipped most for: {reason}")
+                }
                 _ => String::new(),
             };
             writeln!(

@@ -114,6 +114,7 @@ fn group(group: &Group) -> Value {
         "counts": group.counts,
         "reason": group.reason(),
         "vacuous": vacuous(group),
+        "skips": group.skips,
         "time": group.time.as_secs_f64(),
     })
 }

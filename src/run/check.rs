@@ -80,6 +80,62 @@ impl<'r> Worker<'r> {
         };
         minimise(case, fails, SHRINK_BUDGET)
     }
+
+    /// The smallest case found that still fails like one that `failed`, with its verdict. A program may fail for what
+    /// it was asked before: a small case counts where a new process fails on it too, and one that no new process
+    /// fails on says so.
+    pub fn smallest(
+        &mut self,
+        property: &Property,
+        case: &Case,
+        failed: Verdict,
+        go_on: impl Fn() -> bool,
+    ) -> (Case, Verdict) {
+        let small = self.shrink_while(property, case, &go_on);
+        let verdict = match small == *case {
+            true => failed.clone(),
+            false => self.check(property, &small),
+        };
+        if !go_on() {
+            return (small, verdict);
+        }
+        match self.alone(property, &small) {
+            None => (small, verdict),
+            Some(Verdict::Fail(_)) => (small, verdict),
+            Some(_)
+                if small != *case
+                    && matches!(self.alone(property, case), Some(Verdict::Fail(_))) =>
+            {
+                (case.clone(), failed)
+            }
+            Some(_) => (case.clone(), told(failed)),
+        }
+    }
+
+    /// What a process that was asked nothing before makes of the case; none where the subject is no program.
+    fn alone(&self, property: &Property, case: &Case) -> Option<Verdict> {
+        match property.needs {
+            Needs::Subject | Needs::Paths | Needs::Sizes => {}
+            Needs::Plan | Needs::Bytes => return None,
+        }
+        match self.choice.afresh() {
+            Ok(choice) => Some(Worker::new(&choice?, self.rules).check(property, case)),
+            Err(e) => Some(Verdict::Broken(e.to_string())),
+        }
+    }
+}
+
+/// A finding with the note that its case alone does not show it.
+fn told(verdict: Verdict) -> Verdict {
+    let Verdict::Fail(mut finding) = verdict else {
+        return verdict;
+    };
+    let note = "a new process passes this case: it fails for what it was asked before; run the same again with -j 1";
+    finding.note = Some(match finding.note.take() {
+        Some(before) => format!("{before}; {note}"),
+        None => note.to_owned(),
+    });
+    Verdict::Fail(finding)
 }
 
 /// Asks one property of one case, of the CPU subject.

@@ -86,6 +86,11 @@ impl Counts {
     }
 }
 
+/// Reasons of skips that a group keeps apart.
+const SKIPS_MAX: usize = 32;
+/// What the rest of them are counted under.
+const OTHER: &str = "other reasons";
+
 /// The verdicts of one property on one subject.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
@@ -97,8 +102,8 @@ pub struct Group {
     pub counts: Counts,
     /// How many verdicts were vacuous for each reason.
     pub vacuous: BTreeMap<Vacuous, u64>,
-    /// The reason of the first skip.
-    pub skip: Option<String>,
+    /// How many checks were skipped for each reason, as far as there are few; the rest together.
+    pub skips: BTreeMap<String, u64>,
     /// Time of all its checks together.
     pub time: Duration,
     /// Largest share of vacuous verdicts under which it still reads PASS.
@@ -117,7 +122,7 @@ impl Group {
             subject: subject.into(),
             counts: Counts::default(),
             vacuous: BTreeMap::new(),
-            skip: None,
+            skips: BTreeMap::new(),
             time: Duration::ZERO,
             vacuous_max,
         }
@@ -129,17 +134,23 @@ impl Group {
         self.time += finished.time;
         match &finished.verdict {
             Verdict::Vacuous(reason) => *self.vacuous.entry(*reason).or_default() += 1,
-            Verdict::Skip(reason) if self.skip.is_none() => self.skip = Some(reason.to_string()),
+            Verdict::Skip(reason) => self.skipped(reason.to_string()),
             _ => {}
         }
     }
 
-    /// The commonest reason of a vacuous verdict, or else the first one of a skip.
+    fn skipped(&mut self, reason: String) {
+        let known = self.skips.len() < SKIPS_MAX || self.skips.contains_key(&reason);
+        let reason = if known { reason } else { OTHER.to_owned() };
+        *self.skips.entry(reason).or_default() += 1;
+    }
+
+    /// The commonest reason of a vacuous verdict, or else of a skip.
     pub fn reason(&self) -> Option<&str> {
-        let commonest = self.vacuous.iter().rev().max_by_key(|(_, count)| **count);
-        commonest
-            .map(|(reason, _)| reason.reason())
-            .or(self.skip.as_deref())
+        let vacuous = self.vacuous.iter().rev().max_by_key(|(_, count)| **count);
+        let skip = self.skips.iter().rev().max_by_key(|(_, count)| **count);
+        let vacuous = vacuous.map(|(reason, _)| reason.reason());
+        vacuous.or(skip.map(|(reason, _)| reason.as_str()))
     }
 
     /// What the group's line reads: its worst verdict; vacuous ones count when they pass the share

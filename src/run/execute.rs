@@ -243,7 +243,7 @@ impl Run<'_, '_, '_> {
 
     /// Replaces a failing case by the smallest one found.
     fn shrink(&mut self, job: &Job, finished: &mut Finished) -> io::Result<()> {
-        let (Job::Case { case, .. }, Verdict::Fail(_)) = (job, &finished.verdict) else {
+        let (Job::Case { case, .. }, failed @ Verdict::Fail(_)) = (job, &finished.verdict) else {
             return Ok(());
         };
         let Some(property) = crate::property::find(finished.property) else {
@@ -258,17 +258,16 @@ impl Run<'_, '_, '_> {
         let mut worker = Worker::new(&self.settings.subject, self.settings.rules);
         let stopped = || self.settings.stop.load(Ordering::Relaxed);
         let go_on = || !stopped() && since.elapsed() < left;
-        let small = worker.shrink_while(property, case, go_on);
-        let verdict = (small != *case).then(|| worker.check(property, &small));
+        let (small, verdict) = worker.smallest(property, case, failed.clone(), go_on);
         self.shrinking += since.elapsed();
         if stopped() {
             self.ended = Some(Ended::Interrupted);
             return Ok(());
         }
-        let Some(verdict) = verdict else {
-            return Ok(());
-        };
         finished.verdict = verdict;
+        if small == *case {
+            return Ok(());
+        }
         let to = small.to_string();
         self.emit(&Event::Shrunk {
             property: property.name,

@@ -25,10 +25,11 @@ fn known() -> impl Iterator<Item = Schedule> {
     .chain(powers(1, 7).map(Schedule::Lanes))
     .chain(powers(1, 7).map(Schedule::LanesTail))
     .chain(powers(1, 6).map(Schedule::Mma))
-    .chain(powers(2, 12).map(Schedule::Blocked))
+    .chain(powers(1, 12).map(Schedule::Blocked))
     .chain(powers(4, 9).map(|power| Schedule::Blocked(3 * power)))
     .chain((2..=16).map(Schedule::SplitK))
     .chain((2..=16).flat_map(tiles))
+    .chain((3..=128).map(Schedule::Blocked))
 }
 
 impl Schedule {

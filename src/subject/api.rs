@@ -59,11 +59,17 @@ pub trait Subject {
 
     /// What a bound on a case's outputs may count on: shards are no longer than the axes, and padding adds zeros.
     fn arithmetic(&self, case: &Case) -> Arithmetic {
-        let additions = |order: Schedule| (order.additions(case.h), order.additions(case.i));
+        let additions =
+            |order: Schedule| Some((order.additions(case.h)?, order.additions(case.i)?));
         Arithmetic {
             rounds: self.rounds(),
-            additions: self.schedule().map(additions),
+            additions: self.schedule().and_then(additions),
         }
+    }
+
+    /// The last lines that a program wrote beside its replies.
+    fn said(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Is told the case that is asked about, before its plans.

@@ -6,6 +6,7 @@ use super::cpu::Cpu;
 use super::cuda::Cuda;
 #[cfg(feature = "cuda-host")]
 use super::cuda::CudaHost;
+use super::error::SubjectError;
 use super::order::{Known, Revealed};
 use super::process::{Process, Program, Supports};
 use crate::schedule::Schedule;
@@ -94,6 +95,24 @@ impl SubjectChoice {
                 Box::new(Revealed::new(Box::new(Process::new(program)), known))
             }
         }
+    }
+
+    /// A program as a choice of its own, with a process that was asked nothing yet; none where the subject keeps
+    /// nothing from case to case.
+    ///
+    /// # Errors
+    /// When it does not start again.
+    pub fn afresh(&self) -> Result<Option<SubjectChoice>, SubjectError> {
+        Ok(match self {
+            SubjectChoice::Process(program) => {
+                Some(SubjectChoice::Process(Arc::new(program.afresh()?)))
+            }
+            SubjectChoice::Revealed(program, known) => Some(SubjectChoice::Revealed(
+                Arc::new(program.afresh()?),
+                known.clone(),
+            )),
+            _ => None,
+        })
     }
 
     /// Its name in commands and reports.

@@ -118,6 +118,10 @@ impl Subject for Revealed {
         self.inner.routes_itself()
     }
 
+    fn said(&self) -> Vec<String> {
+        self.inner.said()
+    }
+
     fn about(&mut self, case: &Case) {
         self.inner.about(case);
     }

@@ -53,12 +53,50 @@ impl Watch {
     }
 }
 
-/// Resident bytes of a process, where the system tells (Linux: `VmRSS` of /proc/PID/status).
+/// Processes below one that are looked at: a launcher's program and its workers.
+const BELOW: usize = 64;
+
+/// Resident bytes of a process and of those that it started, where the system tells (Linux: `VmRSS` of
+/// /proc/PID/status, /proc/PID/task/TID/children).
 pub(super) fn resident(pid: u32) -> Option<u64> {
+    let mut all = vec![pid];
+    let mut sum = own(pid)?;
+    let mut at = 0;
+    while at < all.len() {
+        let started = children(all[at]);
+        at += 1;
+        for child in started {
+            if all.len() < BELOW && !all.contains(&child) {
+                all.push(child);
+                sum = sum.saturating_add(own(child).unwrap_or(0));
+            }
+        }
+    }
+    Some(sum)
+}
+
+fn own(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
+}
+
+/// The processes that a process's threads started; none where the system does not tell.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|id| id.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -69,6 +69,14 @@ impl Program {
         })
     }
 
+    /// The same program with a process that was asked nothing yet.
+    ///
+    /// # Errors
+    /// As [`Program::start`].
+    pub fn afresh(&self) -> Result<Program, SubjectError> {
+        Program::start(&self.command, self.limits, &self.running)
+    }
+
     /// The name that it gives itself.
     pub fn name(&self) -> &str {
         &self.hello.name

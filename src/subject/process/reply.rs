@@ -189,6 +189,14 @@ fn identified(metadata: &BTreeMap<String, String>, number: u64) -> Result<(), Mi
 /// The stages that are shown, each of its one shape.
 fn stages(blob: &SafeTensors<'_>, plan: &Plan) -> Result<StageOutputs, Misbehaviour> {
     let d = &plan.dims;
+    const STAGES: [&str; 4] = ["stage.route_ids", "stage.fc1", "stage.act", "stage.fc2"];
+    let unknown = |name: &&str| name.starts_with("stage.") && !STAGES.contains(name);
+    if let Some(name) = blob.names().into_iter().find(unknown) {
+        return Err(Misbehaviour::Reply {
+            part: crate::terms::plain(name),
+            why: format!("no such stage; stages are {}", STAGES.join(", ")),
+        });
+    }
     let share = |name: &str, cols: u64| -> Result<Vec<StageShare>, Misbehaviour> {
         let Ok(tensor) = blob.tensor(name) else {
             return Ok(Vec::new());

@@ -164,6 +164,10 @@ impl Subject for Process {
         })
     }
 
+    fn said(&self) -> Vec<String> {
+        self.child.as_ref().map_or_else(Vec::new, Child::said)
+    }
+
     fn about(&mut self, case: &Case) {
         self.case = case.to_string();
     }
