@@ -114,6 +114,8 @@ def forward(layer):
         subject.decode = lambda s, e, h=False: DECODE(s, e, h) + (8 if e == "int4" else 0)
     reply = numpy_moe.forward(layer)
     y = reply["y"]
+    if FAULT == "wrong-from-the-first" or FAULT == "wrong-from-the-fourth" and REPLIES[0] > 3:
+        return {"y": y * np.float32(1.25) + 1}
     tokens, hidden = layer.plan["tokens"], layer.plan["hidden"]
     if FAULT == "sliced-at-padded-stride":  # M23
         return {"y": y.reshape(-1)[: tokens * hidden].reshape(tokens, hidden)}

@@ -21,8 +21,10 @@ def load():
     return json.loads(blob[8 : 8 + size])["__metadata__"]
 
 
-def blob(metadata, name="y", shape=(0,), dtype="F32", data=b""):
+def blob(metadata, name="y", shape=(0,), dtype="F32", data=b"", beside=()):
     header = {"__metadata__": metadata}
+    for empty in beside:
+        header[empty] = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
     header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [0, len(data)]}
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -110,6 +112,8 @@ while True:
         say(blob(said, shape=shape, dtype="BF16", data=bytes(2 * size)))
     elif how == "nan":
         say(blob(said, shape=shape, data=struct.pack("<f", float("nan")) * size))
+    elif how == "stage":
+        say(blob(said, shape=shape, data=bytes(4 * size), beside=["stage.foo"]))
     elif how == "nameless":
         say(blob(said, name="out", shape=shape, data=bytes(4 * size)))
     elif how == "other-id":

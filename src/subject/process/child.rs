@@ -145,8 +145,9 @@ impl Child {
         }
     }
 
-    /// What it said last, to show beside a reply.
+    /// What it said last, to show beside a reply: written before it, and perhaps still on its way.
     pub(super) fn said(&self) -> Vec<String> {
+        std::thread::sleep(Duration::from_millis(5));
         self.stderr.lines()
     }
 

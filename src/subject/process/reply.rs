@@ -192,10 +192,8 @@ fn stages(blob: &SafeTensors<'_>, plan: &Plan) -> Result<StageOutputs, Misbehavi
     const STAGES: [&str; 4] = ["stage.route_ids", "stage.fc1", "stage.act", "stage.fc2"];
     let unknown = |name: &&str| name.starts_with("stage.") && !STAGES.contains(name);
     if let Some(name) = blob.names().into_iter().find(unknown) {
-        return Err(Misbehaviour::Reply {
-            part: crate::terms::plain(name),
-            why: format!("no such stage; stages are {}", STAGES.join(", ")),
-        });
+        let why = format!("no such stage; stages are {}", STAGES.join(", "));
+        return Err(wrong(&crate::terms::plain(name), why));
     }
     let share = |name: &str, cols: u64| -> Result<Vec<StageShare>, Misbehaviour> {
         let Ok(tensor) = blob.tensor(name) else {
