@@ -145,10 +145,9 @@ impl Child {
         }
     }
 
-    /// What it said last, to show beside a reply: written before it, and perhaps still on its way.
+    /// What it said last, to show beside a reply.
     pub(super) fn said(&self) -> Vec<String> {
-        std::thread::sleep(Duration::from_millis(5));
-        self.stderr.lines()
+        self.stderr.recent()
     }
 
     /// Ends it at once, and answers its last words.

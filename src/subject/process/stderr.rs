@@ -12,6 +12,8 @@ use std::time::Duration;
 const KEPT: usize = 1 << 16;
 /// Lines that findings show.
 const LINES: usize = 10;
+/// How long what a process wrote before its reply may take to arrive.
+const SOON: Duration = Duration::from_millis(5);
 /// How long a dead process's last words are waited for.
 const WAIT: Duration = Duration::from_millis(500);
 
@@ -48,8 +50,13 @@ impl Stderr {
         self.lines()
     }
 
-    /// The last lines so far.
-    pub(super) fn lines(&self) -> Vec<String> {
+    /// The last lines of a process that runs on.
+    pub(super) fn recent(&self) -> Vec<String> {
+        let _ = self.end.recv_timeout(SOON);
+        self.lines()
+    }
+
+    fn lines(&self) -> Vec<String> {
         let mut ring = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(ring.make_contiguous()).into_owned();
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
