@@ -376,7 +376,9 @@ impl<'a> Look<'a> {
         let layer = (&self.plan, &self.logical);
         let mut weigh = |mutant: &Mutant, wrong: &Variants, detail: String| {
             let fits = |(held, right): (&Held<'_>, &bool)| *right || wrong.same(held, padding);
-            if !self.held.iter().zip(right).all(fits) {
+            if !self.held.iter().zip(right).all(fits)
+                || !open.iter().any(|held| wrong.explains(&self.right, held))
+            {
                 return;
             }
             let mut diagnosis = Diagnosis::of(mutant, Evidence::Elements);

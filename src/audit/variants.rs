@@ -181,6 +181,27 @@ impl Variants {
         })
     }
 
+    /// Whether a tensor of the dump holds what these write and the plan would not: of scales an element, as
+    /// any finite one may stand where these leave padding.
+    pub(super) fn explains(&self, right: &Variants, held: &Held<'_>) -> bool {
+        let scales = matches!(held.stored.role, Role::W13Scale | Role::W2Scale);
+        let (Some([made, logical, storage]), Some([wanted, ..])) = (
+            self.bytes_of(held.stored.rank, held),
+            right.bytes_of(held.stored.rank, held),
+        ) else {
+            return false;
+        };
+        let grid = held.map.grid;
+        !scales
+            || made.len() != wanted.len()
+            || (0..made.len() * 8 / grid.bits).any(|n| {
+                let at = grid.address(n);
+                let code = grid.read(made, at);
+                let element = grid.read(logical, at) == code && grid.read(storage, at) == code;
+                element && grid.read(wanted, at) != code
+            })
+    }
+
     /// The codes of a tensor as planned and as held, each in order of size; none where its size is
     /// another one.
     pub(super) fn sorted(&self, held: &Held<'_>) -> Option<[Vec<u32>; 2]> {

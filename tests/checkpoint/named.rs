@@ -356,6 +356,29 @@ fn what_is_missing_or_of_another_size_is_said_and_not_blamed_on_elements() {
     refused(&run, "--rule <ID>|--layout <SCHEME>");
 }
 
+/// What a padded stride leaves for padding explained a scale that was damaged there: any finite one may stand
+/// in padding.
+#[test]
+fn a_damaged_scale_is_no_padding_of_a_fault() {
+    let line = "e=2,h=64,i=704,tp=8,w=nvfp4,pad=i128,split=prepad,fill=wild";
+    let (case, plan, logical) = made(line);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    for at in [6, 7, 8 * 5 + 6] {
+        let mut packed = pack_layer(&plan, &logical).unwrap();
+        packed.ranks[1].get_mut(Role::W2Scale).unwrap().bytes_mut()[at] ^= 1;
+        let dumped = after(&packed, &[0, 1, 2, 3, 4, 5, 6, 7]).open();
+        let dump = Dump::find(&dumped, None, None, 8).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        assert_eq!(audit.differing, 1);
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        assert!(
+            found.iter().all(|f| f.name != "padded-stride"),
+            "{at}: {found:?}"
+        );
+    }
+}
+
 /// One expert's zero tensors were said to be a rank that loaded nothing.
 #[test]
 fn an_expert_without_weights_is_no_rank_without_weights() {
