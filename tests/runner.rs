@@ -144,7 +144,7 @@ impl Subject for Unordered {
 #[test]
 fn a_bound_as_large_as_the_output_proves_nothing() {
     let identity = find("pad-identity").expect("listed");
-    let shared: Case = "h=128,i=900,tp=2,act=relu2,qh=token,pad=i32,fill=wild"
+    let shared: Case = "h=512,i=900,tp=2,qx=token,qh=token,pad=i32,fill=wild,seed=1"
         .parse()
         .expect("a case");
     let plain = Case {
