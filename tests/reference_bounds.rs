@@ -156,9 +156,7 @@ fn the_bound_is_as_tight_as_it_was_measured_to_be() {
     let mut subject = Cpu::new();
     // Layers of f32, in any order and in the one that is promised; those quantised on the fly, whole rows on a rank.
     let mut of: [Tightness; 3] = Default::default();
-    let cases: u64 =
-        std::env::var("PADPROOF_CASES").map_or(CASES, |n| n.parse().expect("a number"));
-    for index in 0..cases {
+    for index in 0..CASES {
         let mut case = draw(&Domain::FULL, SEED + 1, index);
         case.fill = padproof::terms::Fill::Wild;
         let dynamic = case.qx != ActQuant::None || case.qh != ActQuant::None;
@@ -185,7 +183,10 @@ fn the_bound_is_as_tight_as_it_was_measured_to_be() {
     let [promised, any, quantised] = of.each_mut().map(Tightness::medians);
     println!("error over bound, median of elements and of each case's largest, cases:");
     println!("f32, promised order {promised:?}; f32, any order {any:?}; quantised {quantised:?}");
-    assert!(promised.0 > 1e-5 && any.0 > 1e-5 && quantised.0 > 5e-6);
+    // Measured: elements 8.4e-4, 1.7e-4 and 7.9e-4, a case's largest 5.4e-3, 1.3e-3 and 8.8e-3; by the norms of rows
+    // it was 3.3e-5 and 1.9e-5 of elements. The aim is 0.02: what is left are signs that cancel.
+    assert!(promised.0 > 4e-4 && promised.1 > 3e-3, "{promised:?}");
+    assert!(any.0 > 8e-5 && quantised.0 > 3e-4, "{any:?} {quantised:?}");
 }
 
 #[test]

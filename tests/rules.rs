@@ -423,11 +423,13 @@ fn checkpoints_of_methods_that_nobody_read_are_left_open() {
     }
     let block = |method| planned("Qwen3-235B-A22B", WeightFormat::Fp8Block, method);
     assert!(block("fp8").iter().any(|one| one == "triton.fp8-block"));
-    let others = block("compressed-tensors");
-    assert!(
-        others
-            .iter()
-            .all(|one| ["humming.any", "cpu.any"].contains(&one.as_str())),
-        "{others:?}"
-    );
+    for method in ["compressed-tensors", "modelopt"] {
+        let others = block(method);
+        assert!(
+            others
+                .iter()
+                .all(|one| ["humming.any", "cpu.any"].contains(&one.as_str())),
+            "{method}: {others:?}"
+        );
+    }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 pub const FILE_LIMIT: u64 = 16 << 20;
 /// Largest size taken, so that products of two sizes stay far below 2^128 and of real ones below 2^64.
 pub const SIZE_LIMIT: u64 = 1 << 40;
-/// Most weights of one projection of all experts: a thousand million times the largest real ones, and
+/// Most weights of one projection of all experts: a hundred million times the largest real ones, and
 /// their bytes fit 64 bits.
 const WEIGHTS_LIMIT: u128 = 1 << 60;
 /// Most layers taken; real models have a hundred.

@@ -272,7 +272,7 @@ pub(super) fn weights(doc: &Doc<'_>, packed: Option<&str>) -> Result<Scheme, Mod
     };
     let group = group_size(doc)?;
     if let (Some(group), "tensor" | "channel" | "token") = (group, strategy) {
-        // The library that writes such entries refuses both together.
+        // One scale has no groups: which of the two holds is not known.
         let what = format!("a strategy of one scale a {strategy} with group_size {group}");
         return Err(no_format(doc, "group_size", what));
     }

@@ -60,8 +60,14 @@ impl Config {
                 "{key}, and {first} says another width of the same: readers differ in which they take"
             )));
         }
-        let strays = model::width_strays(&self.text, &self.file, &self.keys, KEY)?;
-        if let (Some(stray), false) = (strays.first(), recipe.routed.width.same()) {
+        // Strays of widths that change only.
+        let changing = |key: &&WidthKey| {
+            self.new_width(key, recipe)
+                .is_some_and(|new| new != key.value)
+        };
+        let changing: Vec<WidthKey> = self.keys.iter().filter(changing).cloned().collect();
+        let strays = model::width_strays(&self.text, &self.file, &changing, KEY)?;
+        if let Some(stray) = strays.first() {
             return Err(refused(format!(
                 "{stray} says a width that would change, and is none of the language model's own keys: it would stay as it is"
             )));
@@ -143,8 +149,8 @@ impl Config {
     fn new_width(&self, key: &WidthKey, recipe: &Recipe) -> Option<u64> {
         let shared = recipe.shared.as_ref().map(|part| &part.width);
         match key.of {
-            WidthOf::Expert => Some(recipe.routed.width.to),
             _ if key.value == 0 => None,
+            WidthOf::Expert => Some(recipe.routed.width.to),
             WidthOf::Shared => shared.map(|w| w.to),
             WidthOf::SharedEach => shared.map(|w| w.to / (w.from / key.value.max(1)).max(1)),
         }

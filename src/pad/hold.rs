@@ -177,6 +177,9 @@ impl<'a> Hold<'a> {
             if look.part.hidden().is_some() {
                 note.verdict += &format!("; of {}", look.part.told());
             }
+            if experts.scale.is_some() {
+                note.verdict += "; scales rounded to bf16";
+            }
             let vacuous = note.proves_nothing();
             found = Some(note);
             if !vacuous {

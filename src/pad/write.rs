@@ -167,7 +167,10 @@ pub fn pad(
         Err(error) => {
             // The next run must not go on from what does not hold.
             making.abandon()?;
-            let changed = super::resume::changed(&checkpoint, &done, progress)?;
+            // Whatever comes of the second look, the first finding is told.
+            let changed = super::resume::changed(&checkpoint, &done, progress)
+                .ok()
+                .flatten();
             return Err(changed.map_or(error, |file| PadError::Changed { file }));
         }
     };

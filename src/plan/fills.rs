@@ -44,13 +44,13 @@ impl Facts<'_> {
         for (axis, there, value, what) in [
             (
                 "bias pad",
-                bias,
+                bias.then_some(plan.width_padded),
                 fill.bias,
                 "the tail of w13's bias, and so of the intermediate, is",
             ),
             (
                 "activation pad",
-                hidden,
+                hidden.then_some(plan.hidden_padded),
                 fill.activation,
                 "the input's hidden tail, which a token's scale is taken from, is",
             ),
@@ -58,11 +58,12 @@ impl Facts<'_> {
             let number = match value {
                 PadValue::Zero | PadValue::DecodeZero | PadValue::Uninitialised => continue,
                 PadValue::ByteOne => "of bytes 1",
-                PadValue::One | PadValue::Existing => "1",
+                PadValue::One => "1",
+                PadValue::Existing => "a copied value",
             };
-            if there {
+            if let Some(padded) = there {
                 let message = format!("{what} {number}");
-                say("PP120", axis, plan.width_padded, message, Effect::Wrong);
+                say("PP120", axis, padded, message, Effect::Wrong);
             }
         }
         if fill.weight == PadValue::Uninitialised {

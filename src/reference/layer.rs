@@ -43,9 +43,9 @@ pub struct Reference {
 
 impl Reference {
     /// The bound's derivation, as `-vv` prints it.
-    pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u), sums over columns of magnitudes, c(n) additions of a term, n unless the order is promised; \
+    pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u), sums over columns of magnitudes, c(n) additions of a term, n + n/4 + 2 unless the order is promised; \
         first projection e = sum |w| (g(c(h)+8) (|x| + |dx|) + |dx|) + g(c(h)+8) |b|; \
-        activation eh = L e (|B| + dB) + |A| dB + evaluation; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
+        activation eh = dA (|B| + dB) + |A| dB + evaluation, dA = L e, of silu |slope| e + e^2 / 4; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
         second projection, experts and ranks: sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
         4 instead of 8 for f32 weights in a promised order";
 }
@@ -119,7 +119,9 @@ fn compute(
     }
     // Step 7 of the derivation: the bound's own arithmetic.
     let slack = 1.0 + 16.0 * U;
-    sums.bound.iter_mut().for_each(|b| *b *= slack);
+    sums.bound
+        .iter_mut()
+        .for_each(|b| *b = anything(*b * slack));
     Ok(Reference {
         values: sums.values,
         bound: sums.bound,
@@ -130,6 +132,11 @@ fn compute(
         ambiguous: routing.gaps.iter().map(|&gap| gap <= 1.0).collect(),
         route_gap: routing.gaps,
     })
+}
+
+/// A bound without a number bounds nothing: a weight of zero meets an infinite error.
+fn anything(bound: f64) -> f64 {
+    if bound.is_nan() { f64::INFINITY } else { bound }
 }
 
 /// What experts add to.
@@ -419,7 +426,7 @@ impl<'a> Layer<'a> {
     fn first_row(&self, n: usize, r: usize, first: &Row, product: &Product) -> (f64, f64) {
         let value = product.element(n, r);
         let reach = product.reach[n * product.rows() + r];
-        let error = first.limit(reach, product.bias[r], 0.0);
+        let error = anything(first.limit(reach, product.bias[r], 0.0));
         match self.rounds.has(Rounded::Fc1) {
             true => quantise::round_bf16(value, error),
             false => (value, error),

@@ -78,6 +78,10 @@ pub const CITED: &str = "what facts/ names: padproof explain facts";
 /// What the rows that a citation names stand for, each after the heading that it stands under.
 pub fn cited_rows(row: &str) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
+    // Not the words of the tables' heads.
+    if !row.chars().any(|c| c.is_ascii_digit()) {
+        return found;
+    }
     for section in SOURCES.split("\n## ").skip(1) {
         let head = section.lines().next().unwrap_or_default();
         let rows = section

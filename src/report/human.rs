@@ -93,7 +93,7 @@ impl<'w> Human<'w> {
                 (Kind::Vacuous | Kind::Skip, Some(reason)) => format!("  {reason}"),
                 // Where most could not be asked, why is worth a word.
                 (Kind::Pass, Some(reason))
-                    if group.vacuous.is_empty() && !group.skips.is_empty() =>
+                    if group.vacuous.is_empty() && group.counts.skipped > group.counts.passed =>
                 {
                     format!("  skipped most for: {reason}")
                 }

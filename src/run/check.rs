@@ -92,24 +92,37 @@ impl<'r> Worker<'r> {
         go_on: impl Fn() -> bool,
     ) -> (Case, Verdict) {
         let small = self.shrink_while(property, case, &go_on);
-        let verdict = match small == *case {
-            true => failed.clone(),
-            false => self.check(property, &small),
-        };
-        if !go_on() {
-            return (small, verdict);
-        }
-        match self.alone(property, &small) {
-            None => (small, verdict),
-            Some(Verdict::Fail(_)) => (small, verdict),
-            Some(_)
-                if small != *case
-                    && matches!(self.alone(property, case), Some(Verdict::Fail(_))) =>
-            {
-                (case.clone(), failed)
+        if go_on() {
+            match self.alone(property, &small) {
+                None => {}
+                Some(fresh @ Verdict::Fail(_)) => return (small, fresh),
+                Some(fresh) => return self.worn(property, (case, failed), (&small, fresh)),
             }
-            Some(_) => (case.clone(), told(failed)),
         }
+        match self.check(property, &small) {
+            again @ Verdict::Fail(_) => (small, again),
+            _ => (case.clone(), failed),
+        }
+    }
+
+    /// What is told where a new process does not fail on the small case.
+    fn worn(
+        &self,
+        property: &Property,
+        (case, failed): (&Case, Verdict),
+        (small, fresh): (&Case, Verdict),
+    ) -> (Case, Verdict) {
+        let whole = match small == case {
+            true => fresh,
+            false => self.alone(property, case).unwrap_or(fresh),
+        };
+        let note = match whole {
+            Verdict::Fail(_) => return (case.clone(), failed),
+            Verdict::Pass(_) | Verdict::Vacuous(_) => "a new process passes this case: it fails for what it was asked before; run the same again with -j 1".to_owned(),
+            Verdict::Skip(reason) => format!("a new process was not asked: {reason}"),
+            Verdict::Broken(why) => format!("no new process could be asked: {why}"),
+        };
+        (case.clone(), told(failed, note))
     }
 
     /// What a process that was asked nothing before makes of the case; none where the subject is no program.
@@ -125,15 +138,14 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// A finding with the note that its case alone does not show it.
-fn told(verdict: Verdict) -> Verdict {
+/// A finding with one more note.
+fn told(verdict: Verdict, note: String) -> Verdict {
     let Verdict::Fail(mut finding) = verdict else {
         return verdict;
     };
-    let note = "a new process passes this case: it fails for what it was asked before; run the same again with -j 1";
     finding.note = Some(match finding.note.take() {
         Some(before) => format!("{before}; {note}"),
-        None => note.to_owned(),
+        None => note,
     });
     Verdict::Fail(finding)
 }

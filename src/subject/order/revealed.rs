@@ -11,7 +11,7 @@ use crate::schedule::Schedule;
 use crate::subject::api::{Allocated, Subject};
 use crate::subject::error::{SkipReason, SubjectError};
 use crate::tensor::{Output, StageOutputs};
-use crate::terms::WeightFormat;
+use crate::terms::{Arithmetic, Roundings, WeightFormat};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -116,6 +116,14 @@ impl Subject for Revealed {
 
     fn routes_itself(&self) -> bool {
         self.inner.routes_itself()
+    }
+
+    fn rounds(&self) -> Roundings {
+        self.inner.rounds()
+    }
+
+    fn arithmetic(&self, case: &Case) -> Arithmetic {
+        self.inner.arithmetic(case)
     }
 
     fn said(&self) -> Vec<String> {

@@ -56,8 +56,8 @@ impl Watch {
 /// Processes below one that are looked at: a launcher's program and its workers.
 const BELOW: usize = 64;
 
-/// Resident bytes of a process and of those that it started, where the system tells (Linux: `VmRSS` of
-/// /proc/PID/status, /proc/PID/task/TID/children).
+/// Resident bytes of a process and of those that it started, pages of files left out, which they may share (Linux:
+/// `RssAnon` of /proc/PID/status, /proc/PID/task/TID/children).
 pub(super) fn resident(pid: u32) -> Option<u64> {
     let mut all = vec![pid];
     let mut sum = own(pid)?;
@@ -77,7 +77,7 @@ pub(super) fn resident(pid: u32) -> Option<u64> {
 
 fn own(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use std::time::Duration;
 const KEPT: usize = 1 << 16;
 /// Lines that findings show.
 const LINES: usize = 10;
-/// How long what a process wrote before its reply may take to arrive.
+/// How long what a process wrote before its reply may take to arrive, looked for so often.
 const SOON: Duration = Duration::from_millis(5);
+const LOOKS: usize = 10;
 /// How long a dead process's last words are waited for.
 const WAIT: Duration = Duration::from_millis(500);
 
@@ -52,8 +53,14 @@ impl Stderr {
 
     /// The last lines of a process that runs on.
     pub(super) fn recent(&self) -> Vec<String> {
-        let _ = self.end.recv_timeout(SOON);
-        self.lines()
+        for _ in 0..LOOKS {
+            let running = self.end.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout);
+            let lines = self.lines();
+            if !running || !lines.is_empty() {
+                return lines;
+            }
+        }
+        Vec::new()
     }
 
     fn lines(&self) -> Vec<String> {
