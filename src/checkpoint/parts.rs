@@ -149,9 +149,10 @@ impl Layer<'_> {
     pub fn bias(&self) -> Option<String> {
         let (each, all) = Kind::Bias.suffixes();
         let suffixes = if self.family.fused { all } else { each };
+        // A config may say any number: of more experts than there are tensors, some have none.
         let experts = match self.family.fused || self.family.alone {
             true => 1,
-            false => self.shape.experts,
+            false => self.shape.experts.min(self.checkpoint.names().count()),
         };
         let projections = || self.family.first.iter().chain([&self.family.second]);
         for e in 0..experts {

@@ -263,6 +263,19 @@ fn a_config_that_only_python_reads_is_known_as_padded() {
 }
 
 #[test]
+fn more_experts_than_there_are_tensors_are_missing_at_once() {
+    let scene = plain();
+    let path = scene.path().join("config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["num_experts"] = (1u64 << 40).into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    let (_keep, out) = scene.out();
+    let error = scene.pad(&out, &ASKED).unwrap_err().to_string();
+    assert!(error.contains("no tensor `"), "{error}");
+}
+
+#[test]
 fn another_checkpoint_with_the_same_config_is_not_said_to_be_padded() {
     let (_scene, _keep, out) = padded();
     let other = plain();
