@@ -59,18 +59,22 @@ impl Process {
         told: Result<T, Misbehaviour>,
         last: bool,
     ) -> Result<T, SubjectError> {
-        let well = match &told {
-            Ok(_) => true,
-            Err(what) => matches!(what, Misbehaviour::Said(_)) && last,
+        let what = match told {
+            Ok(value) => {
+                self.child = Some(child);
+                return Ok(value);
+            }
+            Err(what) => what,
         };
-        let stderr = if well {
+        // Asked for only here: words may be waited for.
+        let stderr = if matches!(what, Misbehaviour::Said(_)) && last {
             let said = child.said();
             self.child = Some(child);
             said
         } else {
             child.kill()
         };
-        told.map_err(|what| SubjectError::Misbehaved { what, stderr })
+        Err(SubjectError::Misbehaved { what, stderr })
     }
 
     /// One question of sizes.
