@@ -47,8 +47,8 @@ impl Roundings {
 pub struct Arithmetic {
     /// Where it rounds to bfloat16.
     pub rounds: Roundings,
-    /// Additions that a product of the first projection, [hidden], and of the second, [intermediate], goes through at
-    /// the most, where an order is promised.
+    /// Additions that a product of the first projection (over `hidden`) and of the second (over `intermediate`) goes
+    /// through at the most, where an order is promised.
     pub additions: Option<(u64, u64)>,
 }
 
