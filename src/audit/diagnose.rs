@@ -459,7 +459,7 @@ fn held<'a>(
             return Ok(None);
         };
         let map = map(&window(&part, experts)?, stored.role, stored.rank)?;
-        all.push(Held { stored, map, bytes });
+        all.push(Held::of(plan, stored, map, bytes));
     }
     Ok(Some(all))
 }

@@ -11,7 +11,7 @@ use crate::plan::{Plan, Role};
 pub(super) struct Inert {
     dtype: Dtype,
     scale: bool,
-    /// The code that the plan writes; zero where none was asked.
+    /// The code that the plan writes.
     pub(super) code: u32,
     /// Whether the plan's code is inert though it does not decode to zero: its scales are zero, or it
     /// meets only zeros.
@@ -31,30 +31,19 @@ pub(super) enum Judgement {
 }
 
 impl Inert {
-    pub(super) fn of(map: &Map) -> Inert {
-        let scale = match map.role {
-            Role::W13Scale | Role::W2Scale | Role::W13Global | Role::W2Global => true,
-            Role::W13 | Role::W2 | Role::W13Bias | Role::W2Bias => false,
+    /// Of a tensor's padding under a plan, which may rest on its scales.
+    pub(super) fn under(plan: &Plan, map: &Map) -> Inert {
+        let (weight, scale) = match map.role {
+            Role::W13 | Role::W2 => (true, false),
+            Role::W13Scale | Role::W2Scale => (false, true),
+            Role::W13Global | Role::W2Global | Role::W13Bias | Role::W2Bias => (false, false),
         };
         Inert {
             dtype: map.dtype,
-            scale,
-            code: 0,
-            rests: false,
-            zero: false,
-        }
-    }
-
-    /// The same under a plan, which may rest on its scales.
-    pub(super) fn under(plan: &Plan, map: &Map) -> Inert {
-        let rule = Inert::of(map);
-        let weight = matches!(map.role, Role::W13 | Role::W2);
-        let scale = matches!(map.role, Role::W13Scale | Role::W2Scale);
-        Inert {
+            scale: scale || matches!(map.role, Role::W13Global | Role::W2Global),
             code: pad_code(plan, map.role),
-            rests: weight && plan.pads_rest(),
+            rests: weight && plan.w13_tail_is_zero(),
             zero: scale && plan.rests_on_scales(),
-            ..rule
         }
     }
 

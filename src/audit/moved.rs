@@ -188,7 +188,9 @@ fn one_expert<'a>(
             return Ok(Vec::new());
         };
         match sample.held(plan, dump, stored, local.clone())? {
-            Some(bytes) if bytes.len() == map.bytes() => all.push(Held { stored, map, bytes }),
+            Some(bytes) if bytes.len() == map.bytes() => {
+                all.push(Held::of(plan, stored, map, bytes))
+            }
             _ => return Ok(Vec::new()),
         }
     }

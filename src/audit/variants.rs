@@ -30,7 +30,20 @@ pub(super) struct Held<'a> {
     pub(super) stored: &'a Stored,
     /// The true plan's map of the experts that are looked at.
     pub(super) map: Map,
+    /// What may stand in its padding.
+    pub(super) inert: Inert,
     pub(super) bytes: Vec<u8>,
+}
+
+impl<'a> Held<'a> {
+    pub(super) fn of(plan: &Plan, stored: &'a Stored, map: Map, bytes: Vec<u8>) -> Held<'a> {
+        Held {
+            stored,
+            inert: Inert::under(plan, &map),
+            map,
+            bytes,
+        }
+    }
 }
 
 impl Variants {
@@ -145,7 +158,7 @@ impl Variants {
             return true;
         }
         let grid = held.map.grid;
-        let rule = Inert::of(&held.map);
+        let rule = &held.inert;
         let free = grid.storage.pad_code().is_none();
         let codes = held.bytes.len() * 8 / grid.bits;
         let mut elements = 0_u64;
@@ -232,7 +245,7 @@ fn inert_elsewhere(packed: &PackedInputs, held: &Held<'_>) -> bool {
     let Some(tensor) = rank.and_then(|r| r.get(held.stored.role)) else {
         return false;
     };
-    let (grid, rule) = (held.map.grid, Inert::of(&held.map));
+    let (grid, rule) = (held.map.grid, &held.inert);
     // Where storage may hold anything, so may every place of that tensor.
     let (free, bytes) = (grid.storage.pad_code().is_none(), tensor.bytes());
     let codes = held.bytes.len() * 8 / grid.bits;

@@ -1,6 +1,7 @@
 //! One safetensors file: its header, checked whole, and ranges of its data.
 
 use super::error::{CheckpointError, file_error, shown, tensor_error};
+use super::unique::Unique;
 use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::Deserialize;
@@ -46,9 +47,9 @@ pub struct TensorFile {
 #[derive(Deserialize)]
 struct Header {
     #[serde(rename = "__metadata__")]
-    metadata: Option<BTreeMap<String, String>>,
+    metadata: Option<Unique<String>>,
     #[serde(flatten)]
-    tensors: BTreeMap<String, TensorInfo>,
+    tensors: Unique<TensorInfo>,
 }
 
 impl TensorFile {
@@ -110,8 +111,10 @@ impl TensorFile {
         let text = file.range(LENGTH..LENGTH + length)?;
         let header: Header = serde_json::from_slice(&text)
             .map_err(|e| file_error(&name, format!("header: {}", shown(&e.to_string()))))?;
-        file.metadata = header.metadata.unwrap_or_default();
-        file.tensors = entries(&name, header.tensors, LENGTH + length, len)?;
+        file.metadata = header
+            .metadata
+            .map_or_else(BTreeMap::new, |Unique(all)| all);
+        file.tensors = entries(&name, header.tensors.0, LENGTH + length, len)?;
         Ok(file)
     }
 

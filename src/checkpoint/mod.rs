@@ -13,6 +13,7 @@ mod names;
 mod parts;
 mod place;
 mod set;
+mod unique;
 mod write;
 
 pub use convert::{codes_in, stored_code};

@@ -2,6 +2,7 @@
 
 use super::error::{CheckpointError, file_error, shown};
 use super::file::{Entry, TensorFile};
+use super::unique::Unique;
 use serde::Deserialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ impl Shard {
 
 #[derive(Deserialize)]
 struct Index {
-    weight_map: BTreeMap<String, String>,
+    weight_map: Unique<String>,
 }
 
 impl Checkpoint {
@@ -137,7 +138,7 @@ impl Checkpoint {
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         let mut shards = Vec::new();
         let mut of = BTreeMap::new();
-        for (tensor, shard) in &index.weight_map {
+        for (tensor, shard) in &index.weight_map.0 {
             // A shard lies beside its index: a name that leads elsewhere is not followed.
             let plain = Path::new(shard).file_name().is_some_and(|n| n == &**shard);
             if !plain {

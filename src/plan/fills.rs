@@ -74,7 +74,7 @@ impl Facts<'_> {
             plan.weight.element().decode(plan.weight_pad),
         );
         let value = u64::from(code);
-        if !plan.pads_rest() {
+        if !plan.w13_tail_is_zero() {
             let message =
                 format!("the pad code {code} decodes to {number}, and its scale is not zero");
             say("PP120", "weight pad", value, message, Effect::Wrong);
@@ -88,7 +88,7 @@ impl Facts<'_> {
             ),
             (Role::W13, Along::Hidden, "the input's hidden tail"),
         ] {
-            if !plan.idle(role, along) {
+            if !plan.pads_inert(role, along) {
                 let message = format!(
                     "the pad code {code} of {} decodes to {number} under scales that are not zero: it meets only zeros of {meets}",
                     role.name()

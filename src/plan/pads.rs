@@ -22,7 +22,7 @@ struct Axis {
 impl Plan {
     /// Whether every pad of w13, or of w2, along an axis decodes to zero: its code does, or each
     /// scale that it meets does (lemmas `zero-codes-are-inert`, `zero-scales-are-inert`).
-    pub fn idle(&self, role: Role, along: Along) -> bool {
+    pub fn pads_inert(&self, role: Role, along: Along) -> bool {
         let axis = self.axis(along);
         let none = axis.real.iter().all(|real| *real >= axis.padded);
         if none || self.weight.element().decode(self.weight_pad) == 0.0 {
@@ -46,14 +46,14 @@ impl Plan {
 
     /// Whether the kernel may be given these pads: the intermediate's tail, which w2's meet, is exactly
     /// zero (facts/upstream-padding.md 3.1 V-4, V-11).
-    pub fn pads_rest(&self) -> bool {
-        self.idle(Role::W13, Along::Width)
+    pub fn w13_tail_is_zero(&self) -> bool {
+        self.pads_inert(Role::W13, Along::Width)
     }
 
     /// Whether pads are zero by their scales alone, which must then be exactly zero.
     pub fn rests_on_scales(&self) -> bool {
         let loud = self.weight.element().decode(self.weight_pad) != 0.0;
-        loud && self.pads_rest() && self.w13_scale.as_ref().is_some_and(zero)
+        loud && self.w13_tail_is_zero() && self.w13_scale.as_ref().is_some_and(zero)
     }
 
     fn axis(&self, along: Along) -> Axis {

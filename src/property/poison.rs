@@ -138,8 +138,8 @@ fn tails(plan: &Plan) -> Vec<Tail> {
     let coded = plan.weight.element().decode(plan.weight_pad) == 0.0;
     // A dirty intermediate enters the amax of its group, and a dirty input that of its token.
     let free = |quant| matches!(quant, ActQuant::None | ActQuant::Static);
-    let first = free(plan.numerics.qh) && plan.idle(Role::W2, Along::Width);
-    let input = free(plan.numerics.qx) && plan.idle(Role::W13, Along::Hidden);
+    let first = free(plan.numerics.qh) && plan.pads_inert(Role::W2, Along::Width);
+    let input = free(plan.numerics.qx) && plan.pads_inert(Role::W13, Along::Hidden);
     let mut all = vec![
         tail("w2's scale padding", &[Role::W2Scale][..], &[][..], false),
         tail("storage", &[], STORAGE, false),

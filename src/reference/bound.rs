@@ -112,6 +112,11 @@ pub(super) fn roundings_after(rounds: Roundings, top_k: Option<u64>) -> u64 {
     }
 }
 
+/// A bound without a number bounds nothing: a weight of zero meets an infinite error.
+pub(super) fn anything(bound: f64) -> f64 {
+    if bound.is_nan() { f64::INFINITY } else { bound }
+}
+
 /// What a row's bound adds to its reach, the sum of its weights' magnitudes times what each adds (steps 2 and 4).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
@@ -284,6 +289,16 @@ mod tests {
         assert!(hopper > 0.25 && hopper < 1.0, "{hopper}");
         let less = share(&worst(16, 23), 23, 4);
         assert!(less > 1.0 && less < 2.0, "{less}");
+    }
+
+    #[test]
+    fn a_bound_that_is_no_number_allows_anything() {
+        // So long a sum that g(n) is infinite, and an input or a bias of zero.
+        let mut reach = Vec::new();
+        let row = first(gamma(2f64.powi(24)), &[0.0, 1.0], &[0.0, 0.0], &mut reach);
+        assert!(reach[0].is_nan());
+        assert_eq!(anything(row.limit(reach[0], 0.0, 0.0)), f64::INFINITY);
+        assert_eq!(anything(1.5), 1.5);
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn compute(
     let slack = 1.0 + 16.0 * U;
     sums.bound
         .iter_mut()
-        .for_each(|b| *b = anything(*b * slack));
+        .for_each(|b| *b = bound::anything(*b * slack));
     Ok(Reference {
         values: sums.values,
         bound: sums.bound,
@@ -132,11 +132,6 @@ fn compute(
         ambiguous: routing.gaps.iter().map(|&gap| gap <= 1.0).collect(),
         route_gap: routing.gaps,
     })
-}
-
-/// A bound without a number bounds nothing: a weight of zero meets an infinite error.
-fn anything(bound: f64) -> f64 {
-    if bound.is_nan() { f64::INFINITY } else { bound }
 }
 
 /// What experts add to.
@@ -426,7 +421,7 @@ impl<'a> Layer<'a> {
     fn first_row(&self, n: usize, r: usize, first: &Row, product: &Product) -> (f64, f64) {
         let value = product.element(n, r);
         let reach = product.reach[n * product.rows() + r];
-        let error = anything(first.limit(reach, product.bias[r], 0.0));
+        let error = bound::anything(first.limit(reach, product.bias[r], 0.0));
         match self.rounds.has(Rounded::Fc1) {
             true => quantise::round_bf16(value, error),
             false => (value, error),

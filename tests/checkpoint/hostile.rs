@@ -43,6 +43,14 @@ fn headers_that_do_not_hold_are_refused() {
     refused(file(&"[".repeat(100_000), 0), &["header"]);
     refused(file("{\"\u{1b}[2J\":1}", 0), &["header"]);
     refused(file(r#"{"__metadata__":{"a":1}}"#, 0), &["header"]);
+    // Readers differ in which of the two they take.
+    let one = r#""w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#;
+    refused(
+        file(&format!("{{{one},{one}}}"), 8),
+        &["header", "`w` stands twice"],
+    );
+    let twice = r#"{"__metadata__":{"a":"1","a":"2"}}"#;
+    refused(file(twice, 0), &["header", "`a` stands twice"]);
 }
 
 #[test]

@@ -140,3 +140,19 @@ fn a_width_that_would_stay_somewhere_is_refused() {
     let (_keep, out) = scene.out();
     scene.padded(&out, &ASKED);
 }
+
+/// A place that says 0 got the new width.
+#[test]
+fn a_width_of_zero_stays_zero() {
+    let scene = Scene::new(Made::new(PLAIN, QWEN));
+    nest(scene.path(), |config| {
+        config["moe_intermediate_size"] = 0.into()
+    });
+    let (_keep, out) = scene.out();
+    scene.padded(&out, &ASKED);
+    let text = std::fs::read_to_string(out.join("config.json")).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(config["moe_intermediate_size"], 0);
+    assert_eq!(config["text_config"]["moe_intermediate_size"], 64);
+    assert_eq!(verified(&out).faults, 0);
+}

@@ -435,6 +435,8 @@ fn explain_lists_codes_and_shows_their_pages() {
         let section = text(&ends(&["explain", word], 0).stdout);
         assert!(section.starts_with(word) && section.contains(says));
     }
+    // The heads of the page's tables are no rows.
+    refused(&["explain", "row"], &["`row`"]);
     refused(
         &["explain", "halves-swaped"],
         &["did you mean `halves-swapped`?"],

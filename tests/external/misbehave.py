@@ -21,11 +21,12 @@ def load():
     return json.loads(blob[8 : 8 + size])["__metadata__"]
 
 
-def blob(metadata, name="y", shape=(0,), dtype="F32", data=b"", beside=()):
+def blob(metadata, name="y", shape=(0,), dtype="F32", data=b"", beside={}):
     header = {"__metadata__": metadata}
-    for empty in beside:
-        header[empty] = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [0, len(data)]}
+    for name, (dtype, shape, more) in {name: (dtype, shape, data), **beside}.items():
+        start = sum(tensor["data_offsets"][1] - tensor["data_offsets"][0] for tensor in list(header.values())[1:])
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, start + len(more)]}
+    data += b"".join(more for _, _, more in beside.values())
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
 
@@ -59,6 +60,8 @@ elif how == "greet-without-supports":
     del greeting["supports"]
 elif how == "greet-with-min-above-max":
     greeting["supports"] = json.dumps({"min": {"tokens": 5}, "max": {"tokens": 3}})
+elif how == "expert":
+    greeting["supports"] = '{"routes_itself": true}'
 say(blob(greeting))
 wrong_replies = 0
 while True:
@@ -113,7 +116,11 @@ while True:
     elif how == "nan":
         say(blob(said, shape=shape, data=struct.pack("<f", float("nan")) * size))
     elif how == "stage":
-        say(blob(said, shape=shape, data=bytes(4 * size), beside=["stage.foo"]))
+        say(blob(said, shape=shape, data=bytes(4 * size), beside={"stage.foo": ("F32", [0], b"")}))
+    elif how == "expert":
+        ids = [plan["tokens"], plan["top_k"]]
+        minus = struct.pack("<i", -1) * (ids[0] * ids[1])
+        say(blob(said, shape=shape, data=bytes(4 * size), beside={"topk_ids": ("I32", ids, minus)}))
     elif how == "nameless":
         say(blob(said, name="out", shape=shape, data=bytes(4 * size)))
     elif how == "other-id":

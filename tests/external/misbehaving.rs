@@ -30,6 +30,7 @@ fn misbehaviour_is_a_finding_with_its_last_words_and_a_reproducer() {
         ("other-id", "`id`: `0`, wanted `1`"),
         ("enormous-shape", "no safetensors"),
         ("complain", "the subject says: no kernel image"),
+        ("expert", "topk_ids: -1 is none of"),
         (
             "stage",
             "stage.foo: no such stage; stages are stage.route_ids",

@@ -2,6 +2,7 @@
 //!
 //! It must not grow with what is written. Layer 5.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -24,6 +25,8 @@ pub(super) struct Stderr {
     kept: Arc<Mutex<VecDeque<u8>>>,
     /// Hears of the end when the thread drops its sender.
     end: Receiver<()>,
+    /// Whether it was waited for in vain.
+    silent: Cell<bool>,
 }
 
 impl Stderr {
@@ -41,7 +44,11 @@ impl Stderr {
                 ring.drain(..over);
             }
         });
-        Stderr { kept, end }
+        Stderr {
+            kept,
+            end,
+            silent: Cell::new(false),
+        }
     }
 
     /// The last lines of a process that has ended; something it started may still hold the pipe.
@@ -53,10 +60,13 @@ impl Stderr {
 
     /// The last lines of a process that runs on.
     pub(super) fn recent(&self) -> Vec<String> {
-        for _ in 0..LOOKS {
+        // One that writes nothing is waited for once.
+        let looks = if self.silent.replace(true) { 1 } else { LOOKS };
+        for _ in 0..looks {
             let running = self.end.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout);
             let lines = self.lines();
             if !running || !lines.is_empty() {
+                self.silent.set(false);
                 return lines;
             }
         }
