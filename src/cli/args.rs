@@ -55,6 +55,7 @@ pub(super) enum Command {
     /// Finds the order in which a subject adds, and whether padding keeps it
     Reveal(super::reveal::RevealArgs),
     /// Lists what there is
+    #[command(arg_required_else_help = true)]
     List(ListArgs),
     /// Explains the code of a finding, a word of audit or verify, or a fault's name; alone, lists them
     Explain(ExplainArgs),

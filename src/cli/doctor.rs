@@ -2,7 +2,7 @@
 //!
 //! It must not change anything. Layer 11.
 
-use super::environment::rule_switches;
+use super::environment::{rule_switches, switch_names};
 use super::error::CliError;
 use crate::model;
 use crate::rule::Rules;
@@ -45,11 +45,13 @@ pub(super) fn doctor(out: &mut dyn Write) -> Result<ExitCode, CliError> {
         crate::property::ALL.len(),
         crate::mutant::ALL.len()
     )?;
-    let switches = match rule_switches(Rules::builtin()).as_slice() {
-        [] => "none".to_owned(),
-        set => set.join(", "),
+    let rules = Rules::builtin();
+    let set = match rule_switches(rules).as_slice() {
+        [] => "none set".to_owned(),
+        set => format!("set: {}", set.join(", ")),
     };
-    writeln!(out, "rule switches set in the environment: {switches}")?;
+    let known = switch_names(rules).join(", ");
+    writeln!(out, "switches   that rules read ({known}): {set}")?;
     Ok(ExitCode::Passed)
 }
 

@@ -114,9 +114,7 @@ pub(super) fn rule_switches(rules: &Rules) -> Vec<&str> {
     let value = |name: &str| std::env::var(name).ok();
     let truth =
         |name: &&str| value(name).is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"));
-    let mut named: Vec<&str> = rules.iter().flat_map(Rule::variables).collect();
-    named.sort_unstable();
-    named.dedup();
+    let named = switch_names(rules);
     for name in &named {
         let said = value(name).unwrap_or_default();
         let known = ["", "0", "1", "true", "false"];
@@ -126,6 +124,14 @@ pub(super) fn rule_switches(rules: &Rules) -> Vec<&str> {
         }
     }
     named.into_iter().filter(truth).collect()
+}
+
+/// Every environment variable that rules read, by name.
+pub(super) fn switch_names(rules: &Rules) -> Vec<&str> {
+    let mut named: Vec<&str> = rules.iter().flat_map(Rule::variables).collect();
+    named.sort_unstable();
+    named.dedup();
+    named
 }
 
 fn unknown_note(name: &str) -> String {

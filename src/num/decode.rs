@@ -149,15 +149,20 @@ const fn float_bits(spec: Spec, code: u32) -> u32 {
 
 /// The value of a float code, without branches so that runs of codes vectorise.
 ///
-/// The fields are moved into place and the exponent is rebiased by an exact multiplication,
-/// which also normalises subnormals.
+/// The fields are moved into place and the exponent is rebiased; subnormals get a leading one that is then
+/// subtracted, exactly. No operand is a subnormal f32: each costs x86 a hundred cycles.
 #[inline(always)]
 pub(super) fn float_value(spec: Spec, code: u32) -> f32 {
     let magnitude = code & (spec.sign_bit() - 1);
     let minus = code & spec.sign_bit();
     let fields = magnitude << (23 - spec.mantissa_bits);
-    let rebias = f32::from_bits(((254 - spec.bias) as u32) << 23);
-    let finite = (f32::from_bits(fields) * rebias).to_bits();
+    let one = ((128 - spec.bias) as u32) << 23;
+    let small = (f32::from_bits(fields + one) - f32::from_bits(one)).to_bits();
+    let finite = if magnitude >> spec.mantissa_bits == 0 {
+        small
+    } else {
+        fields + one - (1 << 23)
+    };
     let infinite = ((1 << spec.exponent_bits) - 1) << spec.mantissa_bits;
     let bits = match spec.special {
         Special::Ieee if magnitude >= infinite => fields | F32_INFINITY,

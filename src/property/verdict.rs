@@ -98,7 +98,7 @@ pub struct Finding {
     pub derivation: String,
     /// Differing elements.
     pub differing: u64,
-    /// Elements compared.
+    /// Elements compared; 0 where a subject did not answer with any.
     pub total: u64,
     /// The first ten differences, one line each.
     pub first: Vec<String>,

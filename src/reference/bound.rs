@@ -15,7 +15,7 @@
 //! 2. First projection, row r, n1 = c(h) + extra (decoding a weight, block and second scale, product, bias, and
 //!    scales applied late take 8, of plain f32 under a promised order 4: the product, the bias, one to spare and
 //!    the reference's own): `|y' - y| <= e = sum_k |w_rk| (g(n1) (|x_k| + |dx_k|) + |dx_k|) + g(n1) |b_r|`.
-//! 3. Activation A(g) B(u): A changes by at most dA (`activation::gate_change`) plus its
+//! 3. Activation A(g) B(u): A changes by at most dA (`activation::gate_and_change`) plus its
 //!    evaluation, 32 u times `gate_scale` (libraries evaluate exp, tanh, erf, pow to a few ulp of
 //!    the value, or a few u |argument|, which the factors x s(1-s), x sech^2, x e^-x^2 keep below
 //!    the gate itself); B by dB alike, with slope 1. Together

@@ -2,7 +2,7 @@
 //!
 //! It must not see padding, shards or packing. Layer 5.
 
-use super::activation::{gate, gate_change, gate_scale, up};
+use super::activation::{gate_and_change, gate_scale, up};
 use super::bound::{self, Row, Second, U};
 use super::error::ReferenceError;
 use super::product::{Multiply, Product, whole};
@@ -380,11 +380,10 @@ impl<'a> Layer<'a> {
         let round_gate = act == Activation::SwigluRounded || self.rounds.has(Rounded::Gate);
         for j in 0..i {
             let (g, eg) = row(j);
-            let a = gate(act, g);
+            let (a, da) = gate_and_change(act, g, eg);
             if self.rounds.has(Rounded::Gate) {
                 sums.exact = sums.exact && quantise::keeps_bf16(&[a]);
             }
-            let da = gate_change(act, g, eg);
             let (b, db) = if act.gated() {
                 let (u, eu) = row(i + j);
                 let b = up(act, u);

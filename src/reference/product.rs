@@ -11,9 +11,6 @@ use pulp::{Simd, WithSimd};
 const LANES: usize = 8;
 /// Weight rows decoded at a time: enough sums at once to hide what an addition takes.
 const ROWS: usize = 4;
-/// Rows of values that share the reading of these.
-const TOKENS: usize = 2;
-
 /// What one projection of an expert gives, and what its bound needs.
 #[derive(Debug, Default)]
 pub(super) struct Product {
@@ -63,7 +60,6 @@ impl WithSimd for Multiply<'_> {
             [self.values, self.reach].map(|rows| rows.to_slice().expect("rows in one piece"));
         let out = self.out;
         for sums in [&mut out.values, &mut out.reach] {
-            sums.clear();
             sums.resize(n * rows, 0.0);
         }
         out.bias.clear();
@@ -84,87 +80,64 @@ impl WithSimd for Multiply<'_> {
             }
             let weights: [&[f64]; ROWS] =
                 std::array::from_fn(|row| &out.rows[row * width..][..width]);
-            let place = Place { rows, first, many };
-            with_all::<S, false>(simd, weights, values, place, &mut out.values);
-            with_all::<S, true>(simd, weights, reach, place, &mut out.reach);
-        }
-    }
-}
-
-/// Where the sums of some weight rows go.
-#[derive(Clone, Copy)]
-struct Place {
-    /// Weight rows in all.
-    rows: usize,
-    /// The first of these, and their number.
-    first: usize,
-    many: usize,
-}
-
-/// Dot products of these rows, or of their magnitudes, with every row of `values`.
-#[inline(always)]
-fn with_all<S: Simd, const MAGNITUDES: bool>(
-    simd: S,
-    weights: [&[f64]; ROWS],
-    values: &[f64],
-    place: Place,
-    out: &mut [f64],
-) {
-    let width = weights[0].len();
-    let mut write = |token: usize, sums: [f64; ROWS]| {
-        out[token * place.rows + place.first..][..place.many].copy_from_slice(&sums[..place.many]);
-    };
-    let n = values.len() / width.max(1);
-    let (pairs, last) = values.split_at(n / TOKENS * TOKENS * width);
-    for (pair, values) in pairs.chunks_exact((TOKENS * width).max(1)).enumerate() {
-        let (a, b) = values.split_at(width);
-        let [a, b] = dots::<S, 2, MAGNITUDES>(simd, weights, [a, b]);
-        write(pair * TOKENS, a);
-        write(pair * TOKENS + 1, b);
-    }
-    if !last.is_empty() {
-        let [sums] = dots::<S, 1, MAGNITUDES>(simd, weights, [last]);
-        write(n - 1, sums);
-    }
-}
-
-/// Dot products of each row, or of its magnitudes, with each of the others, all of the same length, whole lanes: lane l
-/// adds the products k = l mod 8 with fused multiply-adds, then the lanes are halved to one, so
-/// that the bits do not depend on the machine.
-#[inline(always)]
-fn dots<S: Simd, const N: usize, const MAGNITUDES: bool>(
-    simd: S,
-    rows: [&[f64]; ROWS],
-    others: [&[f64]; N],
-) -> [[f64; ROWS]; N] {
-    let registers = LANES / S::F64_LANES;
-    let rows = rows.map(|row| S::as_simd_f64s(row).0);
-    let len = rows[0].len();
-    let rows = rows.map(|row| &row[..len]);
-    let others = others.map(|other| &S::as_simd_f64s(other).0[..len]);
-    // As many as there are lanes: registers of a machine without vectors hold one each.
-    let mut sums = [[[simd.splat_f64s(0.0); LANES]; ROWS]; N];
-    for start in (0..len).step_by(registers) {
-        for r in 0..registers {
-            for n in 0..N {
-                for m in 0..ROWS {
-                    let (mut row, other) = (rows[m][start + r], others[n][start + r]);
-                    if MAGNITUDES {
-                        row = simd.abs_f64s(row);
-                    }
-                    sums[n][m][r] = simd.mul_add_f64s(row, other, sums[n][m][r]);
-                }
+            let pairs = values
+                .chunks_exact(width.max(1))
+                .zip(reach.chunks_exact(width.max(1)));
+            for (token, (values, reach)) in pairs.enumerate() {
+                let (sums, magnitudes) = dots(simd, weights, values, reach);
+                let to = token * rows + first..token * rows + first + many;
+                out.values[to.clone()].copy_from_slice(&sums[..many]);
+                out.reach[to].copy_from_slice(&magnitudes[..many]);
             }
         }
     }
-    sums.map(|sums| sums.map(total::<S>))
+}
+
+/// Dot products of each row with `values`, and of its magnitudes with `reach`, all of the same length, whole lanes:
+/// lane l adds the products k = l mod 8 with fused multiply-adds, then the lanes are halved to one, so that the
+/// bits do not depend on the machine.
+#[inline(always)]
+fn dots<S: Simd>(
+    simd: S,
+    rows: [&[f64]; ROWS],
+    values: &[f64],
+    reach: &[f64],
+) -> ([f64; ROWS], [f64; ROWS]) {
+    let registers = LANES / S::F64_LANES;
+    let values = S::as_simd_f64s(values).0;
+    let reach = &S::as_simd_f64s(reach).0[..values.len()];
+    let rows = rows.map(|row| &S::as_simd_f64s(row).0[..values.len()]);
+    // As many as there are lanes: registers of a machine without vectors hold one each.
+    let zero = [[simd.splat_f64s(0.0); LANES]; ROWS];
+    let (mut sums, mut magnitudes) = (zero, zero);
+    for start in (0..values.len()).step_by(registers) {
+        for r in 0..registers {
+            let (value, reach) = (values[start + r], reach[start + r]);
+            for m in 0..ROWS {
+                let row = rows[m][start + r];
+                sums[m][r] = simd.mul_add_f64s(row, value, sums[m][r]);
+                magnitudes[m][r] = simd.mul_add_f64s(simd.abs_f64s(row), reach, magnitudes[m][r]);
+            }
+        }
+    }
+    let (mut values, mut reach) = ([0.0; ROWS], [0.0; ROWS]);
+    for m in 0..ROWS {
+        values[m] = total(simd, sums[m]);
+        reach[m] = total(simd, magnitudes[m]);
+    }
+    (values, reach)
 }
 
 #[inline(always)]
-fn total<S: Simd>(sums: [S::f64s; LANES]) -> f64 {
-    let lanes: &[f64] = bytemuck::cast_slice(&sums[..LANES / S::F64_LANES]);
-    let fours: [f64; 4] = std::array::from_fn(|l| lanes[l] + lanes[l + 4]);
-    (fours[0] + fours[2]) + (fours[1] + fours[3])
+fn total<S: Simd>(simd: S, mut sums: [S::f64s; LANES]) -> f64 {
+    let mut registers = LANES / S::F64_LANES;
+    while registers > 1 {
+        registers /= 2;
+        for r in 0..registers {
+            sums[r] = simd.add_f64s(sums[r], sums[r + registers]);
+        }
+    }
+    simd.reduce_sum_f64s(sums[0])
 }
 
 /// Columns filled up to whole lanes.
@@ -180,12 +153,12 @@ mod tests {
     struct Dot<'a>(&'a [f64], &'a [f64]);
 
     impl WithSimd for Dot<'_> {
-        type Output = f64;
+        type Output = [f64; 2];
 
         #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) -> f64 {
-            let [[sum, ..]] = dots::<S, 1, false>(simd, [self.0; ROWS], [self.1]);
-            sum
+        fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
+            let ([sum, ..], [reach, ..]) = dots(simd, [self.0; ROWS], self.1, self.1);
+            [sum, reach]
         }
     }
 
@@ -195,12 +168,13 @@ mod tests {
         for len in (0..100).step_by(LANES) {
             let (a, b) = (&values[..len], &values[100..][..len]);
             let plain: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+            let reach: f64 = a.iter().zip(b).map(|(a, b)| a.abs() * b).sum();
             let scalar = Arch::Scalar.dispatch(Dot(a, b));
-            assert_eq!(scalar.to_bits(), Arch::new().dispatch(Dot(a, b)).to_bits());
-            assert!(
-                (scalar - plain).abs() < 1e-13,
-                "{len}: {scalar} is not {plain}"
-            );
+            let vectors = Arch::new().dispatch(Dot(a, b));
+            assert_eq!(scalar.map(f64::to_bits), vectors.map(f64::to_bits));
+            for (sum, plain) in scalar.into_iter().zip([plain, reach]) {
+                assert!((sum - plain).abs() < 1e-13, "{len}: {sum} is not {plain}");
+            }
         }
     }
 }

@@ -53,16 +53,16 @@ pub fn finding_block(
 
 fn evidence(finding: &Finding, full: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  {}", sentence(finding))?;
-    let note = finding
-        .note
-        .as_ref()
-        .map_or(String::new(), |n| format!("; {}", plain(n)));
-    writeln!(
-        out,
-        "  {} of {} differ{note}",
-        thousands(finding.differing),
-        thousands(finding.total)
-    )?;
+    let note = finding.note.as_ref().map(|n| plain(n));
+    // What happened instead of an answer is no difference to count.
+    let differ = (finding.total > 0).then(|| {
+        let [differing, total] = [finding.differing, finding.total].map(thousands);
+        format!("{differing} of {total} differ")
+    });
+    let parts: Vec<String> = differ.into_iter().chain(note).collect();
+    if !parts.is_empty() {
+        writeln!(out, "  {}", parts.join("; "))?;
+    }
     if full {
         for line in &finding.first {
             writeln!(out, "    {}", plain(line))?;

@@ -143,7 +143,8 @@ impl<'w> Human<'w> {
             Ended::MaxFail => "stopped at the failure limit (--max-fail)",
             Ended::Interrupted => "interrupted",
         };
-        if self.draws {
+        // Before the first random case there is nothing to go on from.
+        if self.draws && resume > 0 {
             writeln!(self.out, "{why}; go on with --start {resume}")
         } else {
             writeln!(self.out, "{why}")
