@@ -18,7 +18,7 @@
 //! 3. Activation A(g) B(u): A changes by at most dA (`activation::gate_and_change`) plus its
 //!    evaluation, 32 u times `gate_scale` (libraries evaluate exp, tanh, erf, pow to a few ulp of
 //!    the value, or a few u |argument|, which the factors x s(1-s), x sech^2, x e^-x^2 keep below
-//!    the gate itself); B by dB alike, with slope 1. Together
+//!    the gate itself); B by dB, with slope 1, plus its evaluation (`up_change`). Together
 //!    `eh = dA (|B| + dB) + |A| dB + 4 u (|A| + dA)(|B| + dB)`.
 //!    An intermediate that the case holds in bf16 is rounded as in step 6, quantising is as in `quantise`.
 //! 4. Second projection and sums, n2 = c(i) + k + tp + extra (c(i) and k additions, one for each rank, the
@@ -47,7 +47,7 @@
 //!    (before sm_80) would leave the bound. Cores that keep fewer bits, as those for FP8 are said to, are not covered.
 
 use crate::case::Case;
-use crate::terms::{Arithmetic, Rounded, Roundings, WeightFormat};
+use crate::terms::{Activation, Arithmetic, Rounded, Roundings, WeightFormat};
 
 /// Unit roundoff of f32.
 pub(super) const U: f64 = 1.0 / 16_777_216.0;
@@ -217,10 +217,16 @@ pub(super) fn product(a: f64, da: f64, scale: f64, b: f64, db: f64, rounded: boo
     da * (b + db) + a * db + 4.0 * U * (a + da) * (b + db) + FLUSH * (1.0 + a + b)
 }
 
-/// The change of the up factor: slope 1, and its evaluation.
+/// The change of the up factor: slope 1, and its evaluation, of a tanh as of a gate, of `u + 1` one rounding; a clamp
+/// and `u` itself are exact.
 #[inline]
-pub(super) fn up_change(value: f64, e: f64) -> f64 {
-    e + EVALUATION * U * (value.abs() + e)
+pub(super) fn up_change(act: Activation, value: f64, e: f64) -> f64 {
+    let evaluation = match act {
+        Activation::Situ => EVALUATION,
+        Activation::SwigluOai => 1.0,
+        _ => 0.0,
+    };
+    e + evaluation * U * (value.abs() + e)
 }
 
 #[cfg(test)]

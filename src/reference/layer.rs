@@ -236,69 +236,13 @@ impl<'a> Layer<'a> {
         scratch: &mut Scratch,
         sums: &mut Sums<'_>,
     ) {
-        let (h, i, k) = (
-            self.case.h as usize,
-            self.case.i as usize,
-            self.case.k as usize,
-        );
-        let weighs_input = self.case.route.weights_input();
-        scratch.x.clear();
-        scratch.reach.clear();
-        for &place in places {
-            let weight = if weighs_input {
-                routing.weights[place]
-            } else {
-                1.0
-            };
-            let row = &self.x[place / k * h..][..h];
-            scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
-            scratch.x.resize(whole(scratch.x.len()), 0.0);
-        }
-        let firsts: Vec<Row> = (0..places.len())
-            .map(|n| {
-                let (weight, error) = (routing.weights[places[n]], routing.errors[places[n]]);
-                let relative = match weighs_input {
-                    true => error / weight.abs().max(f64::MIN_POSITIVE) + 2.0 * U,
-                    false => 0.0,
-                };
-                self.input(n, relative, scratch, sums)
-            })
-            .collect();
+        let (h, i) = (self.case.h as usize, self.case.i as usize);
+        let firsts = self.inputs(places, routing, scratch, sums);
         let Scratch {
             x, reach, first, ..
         } = &mut *scratch;
         self.multiply(&self.w13, expert, [x, reach], h, first);
-        for rows in [
-            &mut scratch.mid,
-            &mut scratch.reach_mid,
-            &mut scratch.reach_alone,
-        ] {
-            rows.clear();
-        }
-        let mut seconds = Vec::with_capacity(places.len());
-        // The second projection before the routing weight, for its stage.
-        let mut alone = Vec::new();
-        let bound = |top_k| Second {
-            gamma: self.gammas.1,
-            rounding: bound::rounding(self.rounds, top_k),
-            parted: self.case.tp > self.case.ep,
-        };
-        for (n, (&place, first)) in places.iter().zip(&firsts).enumerate() {
-            let weight = match weighs_input {
-                true => (1.0, 0.0),
-                false => (routing.weights[place], routing.errors[place]),
-            };
-            self.intermediate(n, first, scratch, sums);
-            let (mid, errors) = (&scratch.mid[n * whole(i)..][..i], &scratch.dmid);
-            let row = bound(Some(self.case.k)).row(mid, errors, weight, &mut scratch.reach_mid);
-            scratch.reach_mid.resize(scratch.mid.len(), 0.0);
-            seconds.push((place / k, weight.0, row));
-            if let Some(stages) = &mut sums.stages {
-                alone.push(bound(None).row(mid, errors, (1.0, 0.0), &mut scratch.reach_alone));
-                scratch.reach_alone.resize(scratch.mid.len(), 0.0);
-                self.first_stages(stages, place, n, first, scratch);
-            }
-        }
+        let (seconds, alone) = self.middles(places, routing, &firsts, scratch, sums);
         let Scratch {
             mid,
             reach_mid,
@@ -315,7 +259,9 @@ impl<'a> Layer<'a> {
             .values
             .chunks_exact(h)
             .zip(second.reach.chunks_exact(h));
-        for ((z, reach), (token, weight, row)) in results.zip(seconds) {
+        for ((z, reach), (place, row)) in results.zip(places.iter().zip(seconds)) {
+            let weight = self.weight(routing, *place).0;
+            let token = place / self.case.k as usize;
             let values = &mut sums.values[token * h..][..h];
             let bounds = &mut sums.bound[token * h..][..h];
             let results = z.iter().zip(reach).zip(&second.bias);
@@ -324,6 +270,83 @@ impl<'a> Layer<'a> {
                 *limit += row.limit(*reach, *bias, *z);
             }
         }
+    }
+
+    /// What multiplies an expert's output at a place, and its error: 1 where the router weighs the input.
+    fn weight(&self, routing: &Routing, place: usize) -> (f64, f64) {
+        match self.case.route.weights_input() {
+            true => (1.0, 0.0),
+            false => (routing.weights[place], routing.errors[place]),
+        }
+    }
+
+    /// The inputs of an expert's tokens, and the bounds of step 2.
+    fn inputs(
+        &self,
+        places: &[usize],
+        routing: &Routing,
+        scratch: &mut Scratch,
+        sums: &mut Sums<'_>,
+    ) -> Vec<Row> {
+        let (h, k) = (self.case.h as usize, self.case.k as usize);
+        scratch.x.clear();
+        scratch.reach.clear();
+        let mut rows = Vec::with_capacity(places.len());
+        for (n, &place) in places.iter().enumerate() {
+            let (weight, error) = (routing.weights[place], routing.errors[place]);
+            let (weight, relative) = match self.case.route.weights_input() {
+                true => (
+                    weight,
+                    error / weight.abs().max(f64::MIN_POSITIVE) + 2.0 * U,
+                ),
+                false => (1.0, 0.0),
+            };
+            let row = &self.x[place / k * h..][..h];
+            scratch.x.extend(row.iter().map(|&x| f64::from(x) * weight));
+            scratch.x.resize((n + 1) * whole(h), 0.0);
+            rows.push(self.input(n, relative, scratch, sums));
+        }
+        rows
+    }
+
+    /// The intermediates of an expert's tokens, and the bounds of step 4: of the weighted results, and where stages
+    /// are wanted, of the second projection before its weight.
+    fn middles(
+        &self,
+        places: &[usize],
+        routing: &Routing,
+        firsts: &[Row],
+        scratch: &mut Scratch,
+        sums: &mut Sums<'_>,
+    ) -> (Vec<Row>, Vec<Row>) {
+        let i = self.case.i as usize;
+        for rows in [
+            &mut scratch.mid,
+            &mut scratch.reach_mid,
+            &mut scratch.reach_alone,
+        ] {
+            rows.clear();
+        }
+        let bound = |top_k| Second {
+            gamma: self.gammas.1,
+            rounding: bound::rounding(self.rounds, top_k),
+            parted: self.case.tp > self.case.ep,
+        };
+        let (mut seconds, mut alone) = (Vec::with_capacity(places.len()), Vec::new());
+        for (n, (&place, first)) in places.iter().zip(firsts).enumerate() {
+            self.intermediate(n, first, scratch, sums);
+            let (mid, errors) = (&scratch.mid[n * whole(i)..][..i], &scratch.dmid);
+            let weight = self.weight(routing, place);
+            let weighted = bound(Some(self.case.k));
+            seconds.push(weighted.row(mid, errors, weight, &mut scratch.reach_mid));
+            scratch.reach_mid.resize(scratch.mid.len(), 0.0);
+            if let Some(stages) = &mut sums.stages {
+                alone.push(bound(None).row(mid, errors, (1.0, 0.0), &mut scratch.reach_alone));
+                scratch.reach_alone.resize(scratch.mid.len(), 0.0);
+                self.first_stages(stages, place, n, first, scratch);
+            }
+        }
+        (seconds, alone)
     }
 
     /// out = values [n, cols], and what they add to the bound, times one expert's rows.
@@ -387,7 +410,7 @@ impl<'a> Layer<'a> {
             let (b, db) = if act.gated() {
                 let (u, eu) = row(i + j);
                 let b = up(act, u);
-                (b, bound::up_change(b, eu))
+                (b, bound::up_change(act, b, eu))
             } else {
                 (1.0, 0.0)
             };
