@@ -3,6 +3,7 @@
 //! It must not judge bytes: that is `check`'s. Layer 7.
 
 use super::AuditError;
+use super::bytes;
 use super::check::count;
 use super::dirt;
 use super::files::{expert_bytes, experts_of, window};
@@ -12,7 +13,8 @@ use super::moved;
 use super::orders;
 use super::others;
 use super::sample::Sample;
-use super::types::Audit;
+use super::storages;
+use super::types::{Audit, Fault};
 use super::values;
 use super::variants::{Held, Padding, Variants};
 use crate::checkpoint::{Dump, Layer};
@@ -104,7 +106,7 @@ pub fn diagnose(
     if !audit.clean() {
         found = by_elements(plan, layer, dump, audit)?;
         if found.is_empty() {
-            found.extend(dirt::by_size(plan, dump, audit)?);
+            found.extend(bytes::by_size(plan, dump, audit)?);
             found.extend(dirt::by_place(audit, false).map(|one| alone(one, plan, audit)));
         }
     }
@@ -146,6 +148,10 @@ fn by_elements(
             found = found.into_iter().map(|f| alone(f, plan, audit)).collect();
         }
         return Ok(found);
+    }
+    // What moves elements leaves tensors their size.
+    if audit.regions.iter().any(|r| r.fault == Fault::Size) {
+        return Ok(Vec::new());
     }
     let searches: [&dyn Fn() -> Result<Vec<Diagnosis>, AuditError>; 7] = [
         &|| by_expert(all, audit),
@@ -404,7 +410,8 @@ impl<'a> Look<'a> {
             diagnosis.ranks = self.ranks(right);
             partial.push(diagnosis);
         };
-        for mutant in mutant::ALL.iter().filter(|m| !orders::is_one(m)) {
+        let searched = |m: &&Mutant| orders::is_one(m) || storages::is_one(m);
+        for mutant in mutant::ALL.iter().filter(|m| !searched(m)) {
             if let Some(wrong) = self.right.wrong(mutant, layer, &open, padding) {
                 weigh(mutant, &wrong, String::new());
             }
@@ -414,8 +421,21 @@ impl<'a> Look<'a> {
                 weigh(mutant, &wrong, detail);
             }
         }
-        if whole.is_empty() { partial } else { whole }
+        for (mutant, plan, stored, read) in storages::others(&self.plan) {
+            if let Some(wrong) = Variants::laid_out(&plan, &self.logical, &open, padding) {
+                weigh(mutant, &wrong, storages::phrase(stored, read));
+            }
+        }
+        once(if whole.is_empty() { partial } else { whole })
     }
+}
+
+/// Each name once: of layouts that store the same bytes the first is told.
+fn once(found: Vec<Diagnosis>) -> Vec<Diagnosis> {
+    let mut names = BTreeSet::new();
+    let mut found = found;
+    found.retain(|one| names.insert(one.name));
+    found
 }
 
 /// The experts to look at: from the first, or from the first that differs where that is farther off.

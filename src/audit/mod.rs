@@ -3,6 +3,7 @@
 //!
 //! It must not run a model. Layer 7.
 
+mod bytes;
 mod check;
 mod diagnose;
 mod dirt;
@@ -16,6 +17,7 @@ mod notes;
 mod orders;
 mod others;
 mod sample;
+mod storages;
 mod stored;
 mod types;
 mod values;
@@ -24,13 +26,13 @@ mod variants;
 #[cfg(test)]
 mod tests;
 
+pub use bytes::refined;
 pub use check::{audit, audit_bytes};
 pub use diagnose::{Diagnosis, Evidence, diagnose};
-pub use dirt::refined;
 pub use error::AuditError;
 pub use files::{audit_files, audit_files_told, layer_shape};
 pub use large::{TooLarge, too_large};
-pub use notes::{not_taken, not_told};
+pub use notes::{layers_missing, not_taken, not_told};
 pub use sample::Sample;
 pub use stored::StoredPart;
 pub use types::{Audit, Audited, Difference, Fault, Region};

@@ -3,7 +3,8 @@
 //! It must not judge bytes. Layer 7.
 
 use super::types::{Audit, Fault, Region};
-use crate::checkpoint::Dump;
+use crate::checkpoint::{Checkpoint, Dump, LayerId};
+use crate::model::Model;
 use crate::plan::{Plan, Role};
 use crate::rule::Unread;
 
@@ -19,6 +20,34 @@ pub fn not_told(plan: &Plan) -> Option<String> {
         format!(
             "not in the rule's source, so taken for granted: {}; what lies otherwise may be right: --layout says how it lies",
             open.join(", ")
+        )
+    })
+}
+
+/// A sentence on layers that the config counts among those with experts, and the checkpoint has none of.
+pub fn layers_missing(model: &Model, checkpoint: &Checkpoint) -> Option<String> {
+    let number = |id| match id {
+        // A draft's may go on with the model's numbers.
+        LayerId::Model(number) if number < model.layers => Some(number),
+        _ => None,
+    };
+    let there: Vec<u64> = checkpoint
+        .expert_layers()
+        .into_iter()
+        .filter_map(number)
+        .collect();
+    let found = u64::try_from(there.len()).unwrap_or(u64::MAX);
+    // Names without numbers are of one layer, whichever that is.
+    let (first, last) = (there.first()?, there.last()?);
+    let which = match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    (found < model.moe_layers).then(|| {
+        format!(
+            "the config counts {} layers with experts, and {} has those of {found} ({which}): the others are missing",
+            model.moe_layers,
+            checkpoint.place(),
         )
     })
 }

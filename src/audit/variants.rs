@@ -101,6 +101,12 @@ impl Variants {
         open: &[&Held<'_>],
         padding: Padding,
     ) -> Option<Variants> {
+        // What has another size is none of these, and need not be packed.
+        let of_size = |held: &&Held<'_>| {
+            let wrong = map(wrong, held.stored.role, held.stored.rank);
+            wrong.is_ok_and(|wrong| wrong.bytes() == held.bytes.len())
+        };
+        open.iter().all(of_size).then_some(())?;
         may_be(&pack_layer(wrong, logical).ok()?, open, padding).then_some(())?;
         Variants::of(wrong, logical)
     }

@@ -3,6 +3,7 @@
 //! It must not look at tensors. Layer 4.
 
 use super::error::{CheckpointError, shown, tensor_error};
+use super::find::prefix_of;
 use super::set::Checkpoint;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -141,6 +142,12 @@ pub(super) fn chosen<'a>(places: &BTreeSet<Place<'a>>, asked: Option<LayerId>) -
 }
 
 impl Checkpoint {
+    /// The layers that have routed experts, as names number them; nothing of those without a number.
+    pub fn expert_layers(&self) -> BTreeSet<LayerId> {
+        let prefixes: BTreeSet<&str> = self.names().filter_map(prefix_of).collect();
+        prefixes.into_iter().filter_map(layer_of).collect()
+    }
+
     /// Refuses experts whose layer's number is not written as checkpoints do.
     ///
     /// # Errors

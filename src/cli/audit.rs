@@ -8,8 +8,8 @@ use super::error::CliError;
 use super::pad_args::{AuditArgs, AuditFormat};
 use super::select;
 use crate::audit::{
-    Audited, StoredPart, TooLarge, audit_files_told, diagnose, layer_shape, not_taken, not_told,
-    refined, too_large,
+    Audited, StoredPart, TooLarge, audit_files_told, diagnose, layer_shape, layers_missing,
+    not_taken, not_told, refined, too_large,
 };
 use crate::case::{Case, Scheme};
 use crate::checkpoint::{Checkpoint, Dump, Layer, LayerId, Whose};
@@ -102,6 +102,9 @@ pub(super) fn audit(
     let mut notes: Vec<String> = not_told(&plan).into_iter().collect();
     notes.extend(refined(&plan));
     notes.extend(not_taken(&dump, &found));
+    // Of one layer that was asked for, the others say nothing.
+    let whole = args.before.is_dir() && args.layer.is_none();
+    notes.extend(whole.then(|| layers_missing(&model, &before)).flatten());
     match too_large(&plan)?.filter(|_| !found.clean()) {
         // Of what has a name there is nothing left to look for.
         Some(TooLarge::Exchange(_)) if !diagnoses.is_empty() => {}

@@ -3,15 +3,15 @@
 use super::bytes::{dirty, loud};
 use crate::layout::{PackedInputs, map};
 use crate::num::Dtype;
-use crate::plan::{Plan, Role};
+use crate::plan::{Plan, Role, ScalePlan};
 use crate::terms::{Activation, Order, Place};
 
 /// The codes of a tensor's padded grid on a rank, row by row: what a loader sees before storage.
-struct Codes {
-    experts: usize,
-    rows: usize,
-    cols: usize,
-    codes: Vec<u32>,
+pub(super) struct Codes {
+    pub(super) experts: usize,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) codes: Vec<u32>,
 }
 
 impl Codes {
@@ -42,7 +42,7 @@ fn each(
 }
 
 /// The same with the grids of all ranks at once.
-fn all(
+pub(super) fn all(
     plan: &Plan,
     packed: &mut PackedInputs,
     role: Role,
@@ -89,7 +89,7 @@ fn all(
     changed
 }
 
-fn size(n: u64) -> usize {
+pub(super) fn size(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
@@ -120,8 +120,8 @@ pub(super) fn scale_rows_shifted(plan: &Plan, packed: &mut PackedInputs) -> bool
     })
 }
 
-/// facts/reports.md B66: the scale tile index is the rank instead of the element's block: scale
-/// columns moved by one.
+/// Columns of w2's scales moved by one on ranks after the first: as where the first of a rank's blocks is
+/// counted from one.
 pub(super) fn scale_columns_shifted(plan: &Plan, packed: &mut PackedInputs) -> bool {
     each(plan, packed, Role::W2Scale, |n, t| {
         if n > 0 && t.cols > 1 {
@@ -201,6 +201,62 @@ pub(super) fn scales_at_the_real_width(plan: &Plan, packed: &mut PackedInputs) -
     at_the_real_width(plan, packed, Role::W2Scale, &lens)
 }
 
+/// M8 and M9: the same of w2 and of its scales, as of tensors that grew along their rows.
+pub(super) fn second_at_the_real_width(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let weights = rows_at_the_real_width(plan, packed);
+    weights && scales_at_the_real_width(plan, packed)
+}
+
+/// M8 of the first projection: rows of w13 and of its scales grow along the hidden axis, by as much as the channels
+/// should, so that they follow each other at a wider stride.
+pub(super) fn w13_padded_on_hidden(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let pad = plan.width_padded.saturating_sub(plan.width);
+    let halves = plan.order.interleave() == 0 && plan.place == Place::PerHalf;
+    if pad == 0 || plan.width > plan.hidden_padded || !halves {
+        return false;
+    }
+    let scale = plan.w13_scale;
+    let grown = |s: &ScalePlan| match s.col_block {
+        0 => 0,
+        block => (plan.hidden_padded + pad).div_ceil(block) - plan.hidden_padded.div_ceil(block),
+    };
+    // Tiles may have room for more columns than there are: rows alone move then.
+    let stored = |s: &ScalePlan| {
+        if s.cols_stored > s.cols_padded {
+            0
+        } else {
+            grown(s)
+        }
+    };
+    let scale = scale.filter(|s| s.row_block > 0);
+    let roles = [
+        Some((Role::W13, 1, pad)),
+        scale.map(|s| (Role::W13Scale, s.row_block, stored(&s))),
+    ];
+    let mut changed = false;
+    for (role, block, pad) in roles.into_iter().flatten() {
+        let lens = plan.ranks.iter().map(|r| size(r.len.div_ceil(block)));
+        let lens: Vec<usize> = lens.collect();
+        changed |= each(plan, packed, role, |n, t| {
+            let (cols, half) = (t.cols, t.rows / size(plan.dims.halves));
+            for e in 0..t.experts {
+                let rows = t.expert(e);
+                let is_real = |r: usize| r % half.max(1) < lens[n];
+                let all = || rows.chunks_exact(cols).enumerate();
+                let mut pads = all().filter(|(r, _)| !is_real(*r)).flat_map(|(_, row)| row);
+                let mut moved: Vec<u32> = Vec::with_capacity(rows.len());
+                for (_, row) in all().filter(|(r, _)| is_real(*r)) {
+                    moved.extend(row);
+                    moved.extend(pads.by_ref().take(size(pad)));
+                }
+                moved.extend(pads);
+                rows.copy_from_slice(&moved);
+            }
+        });
+    }
+    changed
+}
+
 fn at_the_real_width(plan: &Plan, packed: &mut PackedInputs, role: Role, lens: &[usize]) -> bool {
     each(plan, packed, role, |n, t| {
         let (real, cols) = (lens[n].min(t.cols), t.cols.max(1));
@@ -226,52 +282,6 @@ pub(super) fn swapped_at_the_wrong_length(plan: &Plan, packed: &mut PackedInputs
                 t.expert(e).rotate_right(width * cols);
             }
         })
-}
-
-/// facts/reports.md B45: the fused rows of gate and up cut as one axis, so that the first ranks hold
-/// gate alone.
-pub(super) fn fused_cut_whole(plan: &Plan, packed: &mut PackedInputs) -> bool {
-    let shards = size(plan.parallel.tp / plan.parallel.ep);
-    let share = size(plan.dims.i) / shards;
-    let equal = |(n, rank): (usize, &crate::plan::RankPlan)| {
-        (size(rank.start), size(rank.len)) == (n % shards * share, share)
-    };
-    let applies = plan.dims.halves == 2
-        && plan.order.interleave() == 0
-        && plan.place == Place::PerHalf
-        && shards > 1
-        && share > 0
-        && plan.ranks.iter().enumerate().all(equal);
-    if !applies {
-        return false;
-    }
-    let up_first = plan.order.up_first();
-    let scales = plan.w13_scale.is_some_and(|s| s.row_block == 1);
-    let roles = [Role::W13, Role::W13Bias].into_iter();
-    let mut changed = false;
-    for role in roles.chain(scales.then_some(Role::W13Scale)) {
-        changed |= all(plan, packed, role, |grids| {
-            let right: Vec<Vec<u32>> = grids.iter().map(|(_, t)| t.codes.clone()).collect();
-            for (n, t) in grids {
-                let (slot, cols, len) = (t.rows / 2, t.cols, t.rows * t.cols);
-                // Where a channel of a half begins in an expert of a rank.
-                let place = |half: usize, channel: usize| {
-                    let half = if up_first { 1 - half } else { half };
-                    (half * slot + channel) * cols
-                };
-                for (e, j) in (0..t.experts).flat_map(|e| (0..2 * share).map(move |j| (e, j))) {
-                    let fused = *n % shards * 2 * share + j;
-                    let (half, channel) = (fused / (share * shards), fused % (share * shards));
-                    let from = *n / shards * shards + channel / share;
-                    let source = e * len + place(half, channel % share);
-                    let target = e * len + place(j / share, j % share);
-                    let row = &right[from][source..source + cols];
-                    t.codes[target..target + cols].copy_from_slice(row);
-                }
-            }
-        });
-    }
-    changed
 }
 
 /// M6: a non-gated w13 keeps its real rows, one expert after the other, where the kernel steps by padded

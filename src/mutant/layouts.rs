@@ -119,6 +119,25 @@ pub(super) fn prepad_as_floor(plan: &Plan) -> Option<Plan> {
     Some(wrong)
 }
 
+/// facts/reports.md B66: a rank's scale tiles counted by ranks, where several ranks share one: rank 1 has the
+/// second tile in place of the one that its channels lie in, and the last ranks have none.
+pub(super) fn scale_tiles_by_rank(plan: &Plan) -> Option<Plan> {
+    let shards = plan.parallel.tp / plan.parallel.ep;
+    let block = plan.w2_scale.map_or(0, |s| s.col_block_source);
+    let width = plan.dims.i / shards;
+    if !plan.dims.i.is_multiple_of(shards) || width == 0 || width.is_multiple_of(block.max(1)) {
+        return None;
+    }
+    let tiles = width.div_ceil(block);
+    let mut wrong = plan.clone();
+    for rank in &mut wrong.ranks {
+        let start = (rank.rank % shards).saturating_mul(tiles * block);
+        rank.start = start.min(plan.dims.i);
+        rank.len = (tiles * block).min(plan.dims.i - rank.start);
+    }
+    Some(wrong)
+}
+
 /// facts/reports.md B57, B77: equal shares of elements where the plan gives ranks whole scale blocks.
 pub(super) fn shares_inside_blocks(plan: &Plan) -> Option<Plan> {
     let shards = plan.parallel.tp / plan.parallel.ep;

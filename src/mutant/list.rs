@@ -1,7 +1,9 @@
 //! Every mutant, with the properties that claim to catch it.
 
 use super::types::Stage::{Bytes, Layout, LayoutOf, Output, Plan, Reload};
-use super::{Mutant, bytes, globals, grids, layouts, outputs, plans, quantised, reload, storages};
+use super::{
+    Mutant, bytes, fused, globals, grids, layouts, outputs, plans, quantised, reload, storages,
+};
 use crate::plan::Role;
 
 const IDENTITY: &str = "pad-identity";
@@ -24,6 +26,8 @@ const DEVICE: &str = "device-pad-identity";
 
 /// What a loader of w2 alone does not touch.
 const SECOND: &[Role] = &[Role::W2, Role::W2Scale, Role::W2Global, Role::W2Bias];
+/// Block scales, where weights and biases are right.
+const SCALES_ALONE: &[Role] = &[Role::W13Scale, Role::W2Scale];
 /// What is cut by elements where scales of w2 are cut by blocks.
 const BY_ELEMENTS: &[Role] = &[Role::W13, Role::W13Scale, Role::W13Bias, Role::W2];
 
@@ -61,13 +65,16 @@ pub const ALL: &[Mutant] = mutants! {
     "interleaved-in-other-groups", Layout(layouts::interleaved_in_other_groups), [IDENTITY, INERT], "M5, flashinfer 4874", "rows in turn, in groups of another size than the kernel reads";
     "nibbles-swapped", Layout(layouts::nibbles_swapped), [IDENTITY, INERT, ROUND_TRIP], "M35", "the other nibble first";
     "scales-not-swizzled", Layout(storages::scales_not_swizzled), [INERT, SCALES], "facts/upstream-padding.md 3.1 V-13", "row-major scales for a kernel that reads tiles";
+    "scales-swizzled", Layout(storages::scales_swizzled), [INERT, SCALES], "facts/upstream-padding.md 3.1 V-13", "scales in tiles for a kernel that reads them row by row";
     "swizzled-before-padding", Bytes(storages::swizzled_before_padding), [INERT, SCALES], "M27", "scales swizzled at their real size, and padded after that";
     "scales-in-other-tiles", Layout(storages::scales_in_other_tiles), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "scales in the tiles of a sister kernel";
     "scale-tile-transposed", Bytes(storages::scale_tile_transposed), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.0", "rows and columns of each tile of scales swapped";
     "scale-columns-aligned-to-four", Bytes(storages::scale_columns_aligned_to_four), [IDENTITY, INERT, SCALES], "facts/upstream-padding.md 1.4 F1", "scale columns aligned to 4 for a kernel that steps by 8";
     "weights-not-shuffled", Layout(storages::weights_not_shuffled), [IDENTITY, INERT, ROUND_TRIP], "facts/upstream-padding.md 1.2 A9", "row-major weights for a kernel that reads shuffled ones";
+    "weights-shuffled", Layout(storages::weights_shuffled), [IDENTITY, INERT, ROUND_TRIP], "facts/upstream-padding.md 1.2 A9", "shuffled weights for a kernel that reads them row by row";
     "weight-tile-transposed", Bytes(storages::weight_tile_transposed), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md 2.2", "rows and columns of each 16x16 tile of weights swapped";
     "rows-shuffled-in-sixteens", Layout(storages::rows_shuffled_in_sixteens), [IDENTITY, INERT, ROUND_TRIP], "facts/upstream-padding.md 1.4 F5", "rows shuffled for an epilogue tile of another size";
+    "weights-in-another-shuffle", Layout(storages::weights_in_another_shuffle), [INERT, ROUND_TRIP], "facts/upstream-padding.md 1.2 A9 and 1.4 F5", "weights in the shuffle of another kernel";
     "ranks-all-first", Layout(layouts::ranks_all_first), [IDENTITY, INERT, TP_SUM, ROUND_TRIP], "facts/reports.md B64", "every rank loads the channels of rank 0";
     "rank-offset", Layout(layouts::rank_offset), [IDENTITY, INERT, TP_SUM], "M12", "a rank's channels begin one block early";
     "shares-inside-blocks", LayoutOf(layouts::shares_inside_blocks, BY_ELEMENTS), [IDENTITY, INERT, TP_SUM], "M12, facts/reports.md B57 and B77", "equal shares that begin inside scale blocks: weights cut by elements, scales by blocks";
@@ -96,15 +103,19 @@ pub const ALL: &[Mutant] = mutants! {
     "largest-global-for-all", Bytes(globals::largest_global_for_all), [IDENTITY, INERT], "V-10, facts/peers.md 5", "the largest of all experts' global scales used for all, and codes not made anew under it";
     "global-not-inverted", Bytes(globals::global_not_inverted), [IDENTITY, INERT], "facts/peers.md 5, compressed-tensors", "a global scale that divides where one that multiplies belongs";
     "scale-rows-shifted", Bytes(grids::scale_rows_shifted), [INERT, SCALES], "M10", "later experts read their scales from a shifted offset";
-    "scale-columns-shifted", Bytes(grids::scale_columns_shifted), [INERT, SCALES], "facts/reports.md B66", "the scale tile taken for the rank instead of the element's block";
+    "scale-columns-shifted", Bytes(grids::scale_columns_shifted), [INERT, SCALES], "facts/upstream-padding.md 3.1 V-6", "columns of w2's scales begin one block late on ranks after the first";
+    "scale-tiles-by-rank", LayoutOf(layouts::scale_tiles_by_rank, SCALES_ALONE), [TP_SUM, SCALES], "facts/reports.md B66", "the rank taken for the number of its scale tile, where several ranks share one";
     "second-half-not-rescaled", Bytes(grids::second_half_not_rescaled), [IDENTITY, INERT], "M28", "requantised with the unpadded half length";
     "last-column-lost", Bytes(grids::last_column_lost), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md F4", "the last real column of w2 is lost";
     "last-scale-group-lost", Bytes(grids::last_scale_group_lost), [IDENTITY, INERT, SCALES], "facts/peers.md F6", "the last scale group is lost";
     "last-rank-missing", Bytes(bytes::last_rank_missing), [TP_SUM, INERT], "facts/reports.md B60", "the last rank loads nothing";
     "w2-padded-on-hidden", Bytes(grids::w2_padded_on_hidden), [IDENTITY, INERT], "M8", "w2 padded along its hidden axis";
-    "fused-cut-whole", Bytes(grids::fused_cut_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45", "the fused rows of gate and up cut as one axis: the first ranks hold gate alone";
+    "fused-cut-whole", Bytes(fused::fused_cut_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45", "the fused rows of gate and up cut as one axis: the first ranks hold gate alone";
+    "fused-cut-and-padded-whole", Bytes(fused::fused_cut_and_padded_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45, M1", "the fused rows of gate and up cut as one axis, and padded once after all of them";
     "rows-at-the-real-width", Bytes(grids::rows_at_the_real_width), [IDENTITY, INERT], "facts/upstream-padding.md 3.1 V-13", "rows of w2 stored at their real width, padding after the last";
     "scales-at-the-real-width", Bytes(grids::scales_at_the_real_width), [INERT, SCALES], "M9, M26", "weights are padded, rows of scales stored at their real width";
+    "w2-and-scales-at-the-real-width", Bytes(grids::second_at_the_real_width), [IDENTITY, INERT], "M8, M9", "rows of w2 and of its scales stored at their real width, padding after the last";
+    "w13-padded-on-hidden", Bytes(grids::w13_padded_on_hidden), [IDENTITY, INERT], "M8", "w13 and its scales padded along their hidden axis";
     "nongated-rows-at-the-real-stride", Bytes(grids::nongated_rows_at_the_real_stride), [IDENTITY, INERT, ROUND_TRIP], "M6", "experts of a non-gated w13 stored at their real rows";
     "nongated-rows-at-the-double-stride", Bytes(grids::nongated_rows_at_the_double_stride), [IDENTITY, INERT, ROUND_TRIP], "M7", "experts of a non-gated w13 stored at twice their rows";
     "second-half-scales-early", Bytes(grids::second_half_scales_early), [INERT, SCALES], "M13", "scales of the second half begin inside the first's last block";

@@ -3,6 +3,7 @@
 //! It must not be used outside audit's diagnosis, properties and tests. Layer 6.
 
 mod bytes;
+mod fused;
 mod globals;
 mod grids;
 mod layouts;

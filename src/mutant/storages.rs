@@ -31,6 +31,36 @@ fn scales_as(plan: &Plan, other: impl Fn(Storage) -> Storage) -> Option<Plan> {
     })
 }
 
+/// Scales in tiles for a kernel that reads them row by row: the first tiles that fill the buffers.
+pub(super) fn scales_swizzled(plan: &Plan) -> Option<Plan> {
+    let scales = [plan.w13_scale, plan.w2_scale];
+    let linear = plan.w13_scale.is_some() && plan.storage == Storage::Linear;
+    let fills = |storage: &Storage| {
+        let (rows, cols) = storage.tile();
+        let whole = |s: &crate::plan::ScalePlan| {
+            s.rows_stored.is_multiple_of(rows) && s.cols_stored.is_multiple_of(cols)
+        };
+        scales.iter().flatten().all(whole)
+    };
+    let tiles = [Storage::Tiled128x4, Storage::Tiled8x4];
+    let storage = tiles.into_iter().find(fills).filter(|_| linear)?;
+    scales_as(plan, |_| storage)
+}
+
+/// Weights shuffled for a kernel that reads them row by row.
+pub(super) fn weights_shuffled(plan: &Plan) -> Option<Plan> {
+    let linear = plan.weight_storage == Storage::Linear;
+    let fills = Storage::Shuffle16x16.takes(plan.weight.element())
+        && plan.w13_rows.is_multiple_of(16)
+        && [plan.hidden_padded, plan.width_padded]
+            .iter()
+            .all(|n| n.is_multiple_of(64));
+    (linear && fills).then(|| Plan {
+        weight_storage: Storage::Shuffle16x16,
+        ..plan.clone()
+    })
+}
+
 /// Weights left row-major for a kernel that reads shuffled ones.
 pub(super) fn weights_not_shuffled(plan: &Plan) -> Option<Plan> {
     let shuffled = plan.weight_storage.of(plan.weight.element()) != Storage::Linear;
@@ -44,6 +74,19 @@ pub(super) fn weights_not_shuffled(plan: &Plan) -> Option<Plan> {
 pub(super) fn rows_shuffled_in_sixteens(plan: &Plan) -> Option<Plan> {
     (plan.weight_storage == Storage::Rows32).then(|| Plan {
         weight_storage: Storage::Rows16,
+        ..plan.clone()
+    })
+}
+
+/// Weights in the shuffle of another kernel: rows for tiles of AITER's, and the other way round.
+pub(super) fn weights_in_another_shuffle(plan: &Plan) -> Option<Plan> {
+    let weight_storage = match plan.weight_storage.of(plan.weight.element()) {
+        Storage::Shuffle16x16 => Storage::Rows16,
+        Storage::Rows16 | Storage::Rows32 => Storage::Shuffle16x16,
+        _ => return None,
+    };
+    weight_storage.takes(plan.weight.element()).then(|| Plan {
+        weight_storage,
         ..plan.clone()
     })
 }

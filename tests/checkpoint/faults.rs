@@ -3,7 +3,8 @@
 //! another make is named too is for `planted`.
 
 use crate::checkpoint::families::shape;
-use crate::checkpoint::invent::{QWEN, after, before, made};
+use crate::checkpoint::invent::{Family, MIXTRAL, QWEN, after, before, made};
+use crate::checkpoint::planted::UNGATED;
 use padproof::audit::{Diagnosis, Evidence, audit_files, diagnose};
 use padproof::checkpoint::{Dump, Layer};
 use padproof::layout::{PackedInputs, pack_layer};
@@ -12,21 +13,80 @@ use padproof::plan::Plan;
 use padproof::tensor::Logical;
 use std::fmt::Write;
 
-/// Layers that between them give every mutant something to do.
-const LINES: &[&str] = &[
-    "e=3,h=32,i=44,tp=2,w=bf16,pad=i16,order=up-gate,fill=wild,seed=1",
-    "e=3,h=32,i=44,tp=2,w=bf16,pad=i16,order=int8,bias=both,fill=wild,seed=2",
-    "e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,order=up-gate,fill=wild,seed=3",
-    "e=2,h=256,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
-    "e=3,h=64,i=96,tp=2,w=nvfp4,pad=i64,order=up-gate,store=128x4,fill=wild,seed=5",
-    "e=3,h=64,i=208,tp=2,w=nvfp4,pad=i64,order=int64,fill=wild,seed=6",
-    "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=h128.i64,fill=wild,seed=7",
-    "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=i64,order=int1,store=triton-blackwell-scale,fill=wild,seed=8",
-    "e=2,h=64,i=96,tp=2,w=int4-g32,pad=i64,fill=wild,seed=9",
-    "e=4,h=64,i=44,tp=4,ep=2,act=relu2,w=bf16,pad=i16,fill=wild,seed=a",
-    "e=2,h=64,i=96,tp=2,w=bf16,pad=i64,split=prepad,fill=wild,seed=b",
-    "e=2,h=128,i=160,w=mxfp4,pad=i128,store=aiter-256x8+shuffle-16x16,fill=wild,seed=c",
-    "e=2,h=128,i=160,w=nvfp4,pad=i128,store=128x4+shuffle-rows-32,fill=wild,seed=d",
+/// Layers that between them give every mutant something to do, each in a family of checkpoints.
+const LINES: &[(Family, &str)] = &[
+    (
+        MIXTRAL,
+        "e=3,h=32,i=44,tp=2,w=bf16,pad=i16,order=up-gate,fill=wild,seed=1",
+    ),
+    (
+        Family::Fused,
+        "e=3,h=32,i=44,tp=2,w=bf16,pad=i16,order=int8,bias=both,fill=wild,seed=2",
+    ),
+    (
+        QWEN,
+        "e=2,h=24,i=44,tp=2,w=fp8,pad=h32.i16,order=up-gate,fill=wild,seed=3",
+    ),
+    (
+        MIXTRAL,
+        "e=2,h=256,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
+    ),
+    (
+        QWEN,
+        "e=3,h=64,i=96,tp=2,w=nvfp4,pad=i64,order=up-gate,store=128x4,fill=wild,seed=5",
+    ),
+    (
+        Family::Fused,
+        "e=3,h=64,i=208,tp=2,w=nvfp4,pad=i64,order=int64,fill=wild,seed=6",
+    ),
+    (
+        Family::GptOss,
+        "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=h128.i64,fill=wild,seed=7",
+    ),
+    (
+        Family::GptOss,
+        "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=i64,order=int1,store=triton-blackwell-scale,fill=wild,seed=8",
+    ),
+    (
+        QWEN,
+        "e=2,h=64,i=96,tp=2,w=int4-g32,pad=i64,fill=wild,seed=9",
+    ),
+    (
+        UNGATED,
+        "e=4,h=64,i=44,tp=4,ep=2,act=relu2,w=bf16,pad=i16,fill=wild,seed=a",
+    ),
+    (
+        Family::Transposed,
+        "e=2,h=64,i=96,tp=2,w=bf16,pad=i64,split=prepad,fill=wild,seed=b",
+    ),
+    (
+        Family::Bare,
+        "e=2,h=128,i=160,w=mxfp4,pad=i128,store=aiter-256x8+shuffle-16x16,fill=wild,seed=c",
+    ),
+    (
+        QWEN,
+        "e=2,h=128,i=160,w=nvfp4,pad=i128,store=128x4+shuffle-rows-32,fill=wild,seed=d",
+    ),
+    (
+        Family::Fused,
+        "e=2,h=128,i=512,tp=8,w=fp8-block,pad=i128,split=floor,fill=wild,seed=e",
+    ),
+    (
+        QWEN,
+        "e=2,h=128,i=320,w=fp8-block,pad=i512,fill=wild,seed=f",
+    ),
+    (
+        MIXTRAL,
+        "e=2,h=128,i=448,w=fp8-block,pad=i64,fill=wild,seed=10",
+    ),
+    (
+        Family::Compressed,
+        "e=2,h=64,i=96,tp=2,w=nvfp4,pad=i64,order=up-gate,fill=exact,seed=11",
+    ),
+    (
+        QWEN,
+        "e=2,h=128,i=192,tp=2,w=mxfp8,pad=i128,fill=wild,seed=12",
+    ),
 ];
 
 /// The bytes that a mutant leaves, if it has anything to do.
@@ -55,7 +115,8 @@ fn planted(mutant: &Mutant, plan: &Plan, logical: &Logical) -> Option<PackedInpu
 
 #[test]
 fn every_planted_fault_is_named() {
-    let layers: Vec<_> = LINES.iter().map(|line| made(line)).collect();
+    let layers = LINES.iter().map(|(family, line)| (*family, made(line)));
+    let layers: Vec<_> = layers.collect();
     let mut matrix = String::new();
     let mut faults = Vec::new();
     for mutant in mutant::ALL {
@@ -64,14 +125,13 @@ fn every_planted_fault_is_named() {
         }
         let (mut cases, mut inert) = (0, 0);
         let mut named: Vec<String> = Vec::new();
-        for (case, plan, logical) in &layers {
+        for (family, (case, plan, logical)) in &layers {
             let Some(packed) = planted(mutant, plan, logical) else {
                 continue;
             };
             cases += 1;
-            let file = before(case, logical, QWEN, "model.layers.0.mlp.");
-            let file = crate::checkpoint::invent::Invented { ..file }.open();
-            let layer = Layer::find(&file, shape(plan, QWEN), None).unwrap();
+            let file = before(case, logical, *family, "model.layers.0.mlp.").open();
+            let layer = Layer::find(&file, shape(plan, *family), None).unwrap();
             let all: Vec<usize> = (0..plan.ranks.len()).collect();
             let dumped = after(&packed, &all).open();
             let dump = Dump::find(&dumped, None, None, all.len()).unwrap();

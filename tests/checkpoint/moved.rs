@@ -64,6 +64,36 @@ fn shares_that_begin_inside_scale_blocks_are_named() {
     }
 }
 
+/// facts/reports.md B66: 64 channels a rank, so that two ranks share a tile of 128. It was called `padded-stride`.
+#[test]
+fn scale_tiles_that_are_taken_by_rank_are_named() {
+    let (case, plan, logical) = scene("e=1,k=1,h=256,i=512,tp=8,w=fp8-block", 128, false, false);
+    let loader = |slip| Loader {
+        case: &case,
+        logical: &logical,
+        slot: 128,
+        tiled: false,
+        up_first: false,
+        slip,
+    };
+    let wrong = loader(TilesByRank).dump();
+    let named = |ranks: &[usize]| {
+        let mut dumped = loader(TilesByRank).dump();
+        let of = |name: &str| ranks.iter().any(|r| name.starts_with(&format!("rank{r}.")));
+        dumped.tensors.retain(|t| of(&t.0));
+        let (audit, found) = files(&loader(Nothing), &plan, QWEN, &dumped);
+        assert!(!audit.clean(), "{ranks:?}");
+        found.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(wrong.tensors.len(), 8 * 4);
+    assert_eq!(named(&[0, 1, 2, 3, 4, 5, 6, 7]), ["scale-tiles-by-rank"]);
+    for rank in 1..4 {
+        assert_eq!(named(&[rank]), ["scale-tiles-by-rank"], "rank {rank}");
+    }
+    // Its tile is beyond the last: it has none, which any loader may have left out.
+    assert_eq!(named(&[5]), Vec::<String>::new());
+}
+
 /// ModelOpt FP8: the larger of gate's and up's scale for both, codes made anew under it.
 #[test]
 fn weights_that_were_requantised_are_told_by_their_values() {

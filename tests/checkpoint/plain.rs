@@ -27,16 +27,26 @@ pub(crate) enum Slip {
     InTurnUpFirst,
     /// w2 grown along its rows in place of its columns.
     WrongAxis,
+    /// w2 and its scales grown so; w13 and its scales grown along their columns.
+    WrongAxisBoth,
+    WrongAxisFirst,
+    /// Nothing padded, or no scales.
+    Unpadded,
+    ScalesUnpadded,
     /// The other nibble first.
     Nibbles,
     /// Scale columns of w2 one too far, on ranks after the first.
     ScaleColumn,
+    /// The rank taken for the number of its first scale tile.
+    TilesByRank,
     /// Scale rows of w2 one too far, in experts after the first.
     ScaleRow,
     /// A rank's channels, scales too, begin one block early.
     Early,
     /// Scales row by row where tiles are read.
     NotTiled,
+    /// Scales in tiles, where they are read row by row.
+    Tiled,
     /// Shares taken at the padded stride.
     Stride,
     /// Every rank takes the first share.
@@ -70,6 +80,8 @@ pub(crate) enum Slip {
     LastGroup,
     /// The fused rows of gate and up cut as one axis.
     FusedCut,
+    /// The same, and padded once.
+    FusedCutTail,
     /// Elements and dirt at once.
     SwappedAndDirty,
     /// Rows of w2 and w13 in a kernel's own order that no mutant knows.
@@ -237,7 +249,9 @@ impl Loader<'_> {
             SwappedScales => role == Role::W13Scale,
             _ => false,
         };
-        let tail = self.slip == TailPad || self.slip == BiasTailPad && role == Role::W13Bias;
+        let tail = self.slip == TailPad
+            || self.slip == FusedCutTail
+            || self.slip == BiasTailPad && role == Role::W13Bias;
         let up_first = halves == 2 && self.up_first != swapped;
         let half = |n: usize| if up_first { 1 - n } else { n };
         match () {
@@ -261,11 +275,18 @@ impl Loader<'_> {
         }
     }
 
-    /// The row of [gate, up] that a rank's channel of a half is taken from.
-    fn source(&self, rank: usize, half: usize, channel: usize, start: usize) -> usize {
-        match self.slip == Slip::FusedCut && self.halves() == 2 && self.row_block() <= 1 {
-            true => (2 * rank + half) * self.share() + channel,
-            false => half * n(self.case.i) + start + channel,
+    /// The row of [gate, up] that a rank's channel of a half is taken from, in rows of `per` that share one.
+    fn source(
+        &self,
+        rank: usize,
+        half: usize,
+        channel: usize,
+        (start, per): (usize, usize),
+    ) -> usize {
+        let cut = matches!(self.slip, Slip::FusedCut | Slip::FusedCutTail) && self.halves() == 2;
+        match cut && self.share().is_multiple_of(per) {
+            true => (2 * rank + half) * (self.share() / per) + channel,
+            false => half * blocks(n(self.case.i), per) + start + channel,
         }
     }
 
@@ -279,7 +300,13 @@ impl Loader<'_> {
             ScalesOfFirst if matches!(role, Role::W13Scale | Role::W2Scale) => 0,
             _ => rank,
         };
-        let (start, real, slot) = (self.start(from), self.real(from), self.slot);
+        let (start, real) = (self.start(from), self.real(from));
+        let scale = matches!(role, Role::W13Scale | Role::W2Scale);
+        let slot = match self.slip {
+            Unpadded => real,
+            ScalesUnpadded if scale => real,
+            _ => self.slot,
+        };
         let last = rank + 1 == n(self.case.tp);
         let empty = self.slip == LastRankEmpty && last && matches!(role, Role::W13 | Role::W2);
         let lost = real.checked_sub(1).filter(|_| self.slip == LastColumn);
@@ -298,15 +325,26 @@ impl Loader<'_> {
                 if role == Role::W13 { hidden } else { slot },
                 |_, _| 0,
             ),
+            Role::W13 if self.slip == WrongAxisFirst => {
+                Matrix::new(halves * real, hidden + slot - real, |r, c| {
+                    match c < hidden {
+                        true => {
+                            let (half, channel) = self.row(role, r, real, real).unwrap();
+                            self.code(role, e, half * i + start + channel, c)
+                        }
+                        false => pad(r, c),
+                    }
+                })
+            }
             Role::W13 => Matrix::new(halves * slot, hidden, |r, c| {
                 match self.row(role, r, real, slot) {
                     Some((half, channel)) => {
-                        self.code(role, e, self.source(rank, half, channel, start), c)
+                        self.code(role, e, self.source(rank, half, channel, (start, 1)), c)
                     }
                     None => pad(r, c),
                 }
             }),
-            Role::W2 if self.slip == WrongAxis => {
+            Role::W2 if matches!(self.slip, WrongAxis | WrongAxisBoth) => {
                 Matrix::new(hidden + slot - real, real, |r, c| match r < hidden {
                     true => self.code(role, e, r, start + c),
                     false => pad(r, c),
@@ -327,15 +365,31 @@ impl Loader<'_> {
                     true => (0, i, i),
                     false => (start, real, slot),
                 };
-                let (start, real, slot) = (start / rb, blocks(real, rb), blocks(slot, rb));
+                let start = match self.slip {
+                    TilesByRank => rank * blocks(real, rb),
+                    _ => start / rb,
+                };
+                let all = blocks(i, rb);
+                let grown = hidden + slot - real;
+                let (held, slot) = (blocks(real, rb), blocks(slot, rb));
+                let real = match self.slip {
+                    TilesByRank => held.min(all.saturating_sub(start)),
+                    _ => held,
+                };
+                if self.slip == WrongAxisFirst {
+                    let cols = blocks(hidden, cb);
+                    return Matrix::new(halves * real, blocks(grown, cb), |r, c| match c < cols {
+                        true => {
+                            let (half, channel) = self.row(role, r, real, real).unwrap();
+                            self.code(role, e, half * all + start + channel, c)
+                        }
+                        false => pad(r, c),
+                    });
+                }
                 Matrix::new(halves * slot, blocks(hidden, cb), |r, c| {
                     match self.row(role, r, real, slot) {
                         Some((half, channel)) => {
-                            let row = match rb {
-                                1 => self.source(rank, half, channel, start),
-                                _ => half * blocks(i, rb) + start + channel,
-                            };
-                            self.code(role, e, row, c)
+                            self.code(role, e, self.source(rank, half, channel, (start, rb)), c)
                         }
                         None => pad(r, c),
                     }
@@ -352,8 +406,23 @@ impl Loader<'_> {
                     true => (0, i, i),
                     false => (start, real, slot),
                 };
-                let (start, real, slot) = (start / cb, blocks(real, cb), blocks(slot, cb));
+                let start = match self.slip {
+                    TilesByRank => rank * blocks(real, cb),
+                    _ => start / cb,
+                };
+                let grown = hidden + slot - real;
+                let (held, slot) = (blocks(real, cb), blocks(slot, cb));
+                let real = match self.slip {
+                    TilesByRank => held.min(blocks(i, cb).saturating_sub(start)),
+                    _ => held,
+                };
                 let rows = blocks(hidden, rb);
+                if self.slip == WrongAxisBoth {
+                    return Matrix::new(blocks(grown, rb), real, |r, c| match r < rows {
+                        true => self.code(role, e, r, start + c),
+                        false => pad(r, c),
+                    });
+                }
                 let lost = real.checked_sub(1).filter(|_| self.slip == LastGroup);
                 let plain = |r: usize, c: usize| match c < real {
                     true if Some(c) == lost => 0,
@@ -375,7 +444,7 @@ impl Loader<'_> {
             Role::W13Bias => Matrix::new(halves * slot, 1, |r, c| {
                 match self.row(role, r, real, slot) {
                     Some((half, channel)) => {
-                        self.code(role, e, self.source(rank, half, channel, start), c)
+                        self.code(role, e, self.source(rank, half, channel, (start, 1)), c)
                     }
                     None => pad(r, c),
                 }
@@ -427,7 +496,7 @@ impl Loader<'_> {
                 })
                 .collect();
         }
-        if scale && self.tiled && bits == 8 {
+        if scale && (self.tiled || self.slip == Slip::Tiled) && bits == 8 {
             return self.tiles(matrix);
         }
         let wide = n(bits) / 8;

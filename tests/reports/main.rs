@@ -77,7 +77,7 @@ const TABLE: &[(&str, Held)] = &[
     ("B60", Beside("a_padded_stride_leaves_ranks_empty")),
     ("B62", Entries),
     ("B64", Mutant("ranks-all-first")),
-    ("B66", Mutant("scale-columns-shifted")),
+    ("B66", Mutant("scale-tiles-by-rank")),
     ("B68", Mutant("halves-not-swapped-on-reload")),
     ("B71", Mutant("tails-kept-on-reload")),
     (
