@@ -24,5 +24,5 @@ pub use find::{Kind, changes_meaning};
 pub use layer::{Layer, LayerShape};
 pub use names::{Named, Rows, named};
 pub use place::{LayerId, NoLayerId, Place, layer_of, place_of};
-pub use set::{Checkpoint, INDEX};
+pub use set::{Checkpoint, INDEX, SINGLE};
 pub use write::{Output, header};

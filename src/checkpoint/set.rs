@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Name of the index beside shards.
 pub const INDEX: &str = "model.safetensors.index.json";
 /// Name of a file that is all of a checkpoint.
-const SINGLE: &str = "model.safetensors";
+pub const SINGLE: &str = "model.safetensors";
 /// Largest index that is read; that of DeepSeek-V3 takes about 9 MB.
 const INDEX_MAX: u64 = 256 << 20;
 

@@ -38,6 +38,7 @@ impl Bytes {
                 self.read += bytes;
             }
             Step::Doing(what) => self.doing = crate::terms::plain(what).to_string(),
+            Step::Placing => {}
         }
         self.show();
     }

@@ -133,6 +133,6 @@ fn end(running: &Running) -> ! {
     std::process::exit(i32::from(ExitCode::Interrupted.number()))
 }
 
-fn handler(error: ctrlc::Error) -> CliError {
+pub(super) fn handler(error: ctrlc::Error) -> CliError {
     CliError::Usage(format!("cannot listen for interrupts: {error}"))
 }

@@ -119,6 +119,11 @@ pub fn top_level(text: &str, key: &str) -> bool {
     parse(text).is_ok_and(|value| value.get(key).is_some())
 }
 
+/// The value of a key of the top, read as Python would.
+pub fn value_at(text: &str, key: &str) -> Option<Value> {
+    parse(text).ok()?.get(key).cloned()
+}
+
 /// The word that a stand-in replaced, if `text` is one.
 pub(super) fn stand_in(text: &str) -> Option<&'static str> {
     WORDS

@@ -32,6 +32,16 @@ pub struct WidthKey {
     pub list: Option<usize>,
 }
 
+impl WidthKey {
+    /// How the config says a width there.
+    pub fn said(&self, width: u64) -> Value {
+        match self.list {
+            Some(len) => vec![width; len].into(),
+            None => width.into(),
+        }
+    }
+}
+
 /// Every key that gives the width of routed or shared experts, aliases too, where the model's sizes are
 /// read first, and then wherever else a language model's are; `file` is the config's path for messages.
 ///

@@ -14,7 +14,7 @@ use super::treat::{Tensors, Treat};
 use super::verify::verify;
 use super::write::{Progress, Step};
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, INDEX, Kind, LayerId, Place, TensorFile, named, place_of,
+    Checkpoint, CheckpointError, INDEX, Kind, LayerId, Place, SINGLE, TensorFile, named, place_of,
 };
 use crate::model::{FILE_LIMIT, Model};
 use crate::rule::Rule;
@@ -259,34 +259,22 @@ pub(super) fn shapes(checkpoint: &Checkpoint) -> Result<Tensors, PadError> {
     Ok(all)
 }
 
-/// Refuses experts in a file that is not read for want of an index: readers of whole folders would load them at
-/// their old width.
-pub(super) fn refuse_unindexed(
-    folder: &Path,
-    files: &[Seen],
-    checkpoint: &Checkpoint,
-    gated: bool,
-) -> Result<(), PadError> {
+/// Refuses experts in a file that no index names and that is not the one file: readers of whole folders would load
+/// them, others not.
+pub(super) fn refuse_unindexed(folder: &Path, files: &[Seen], gated: bool) -> Result<(), PadError> {
     if folder.join(INDEX).exists() {
         return Ok(());
     }
-    let read: Vec<_> = checkpoint
-        .files()?
-        .into_iter()
-        .map(|(path, _)| path)
-        .collect();
-    for seen in files.iter().filter(|f| f.name.ends_with(".safetensors")) {
+    let others = |seen: &&Seen| seen.name.ends_with(".safetensors") && seen.name != SINGLE;
+    for seen in files.iter().filter(others) {
         let path = folder.join(&seen.name);
-        if read.iter().any(|known| **known == *path) {
-            continue;
-        }
         let file = TensorFile::open(&path)?;
         let experts = file
             .names()
             .find(|name| crate::checkpoint::named(name, gated).is_some());
         if let Some(name) = experts {
             return Err(PadError::Refused(format!(
-                "{} holds experts (`{name}`), but without {INDEX} only model.safetensors would be padded: write an index, or move the file away",
+                "{} holds experts (`{name}`), but without {INDEX} only {SINGLE} is padded: write an index, or move the file away",
                 path.display()
             )));
         }

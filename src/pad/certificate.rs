@@ -5,6 +5,7 @@
 use super::error::PadError;
 use super::recipe::{Recipe, Request};
 use safetensors::Dtype;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,6 +48,7 @@ pub struct Certificate {
     pub differential: Vec<DifferentialNote>,
     /// BLAKE3 of this record as JSON without spaces, with this entry empty: what was not written so
     /// by accident. Who changes it on purpose can change this too.
+    #[serde(default)]
     pub seal: String,
 }
 
@@ -180,8 +182,8 @@ impl Certificate {
         }
     }
 
-    /// What it says that cannot be, beside its sizes.
-    fn odd(&self) -> Option<String> {
+    /// What no padding writes, though it can be read: a request that the plan is not of, differences.
+    pub(super) fn odd(&self) -> Option<String> {
         let (asked, planned) = (self.request.tp, self.plan.tp);
         if asked != planned {
             return Some(format!("request.tp={asked}, but plan.tp={planned}"));
@@ -208,31 +210,44 @@ impl Certificate {
     /// Reads a certificate's text; `file` is for messages.
     ///
     /// # Errors
-    /// When it is not of this form.
+    /// When it cannot be read: it is no JSON, or of another version of this form; and when it can, and no
+    /// padding wrote it so.
     pub fn parse(text: &[u8], file: &str) -> Result<Certificate, PadError> {
-        let wrong = |why: String| PadError::File {
+        let shown = |why: String| {
+            let cut: String = why.chars().take(300).collect();
+            cut.escape_debug().to_string()
+        };
+        let unread = |why: String| PadError::File {
             file: file.to_owned(),
-            why: why
-                .chars()
-                .take(300)
-                .collect::<String>()
-                .escape_debug()
-                .to_string(),
+            why: shown(why),
+        };
+        let odd = |why: String| PadError::NotWritten {
+            file: file.to_owned(),
+            why: format!("no padding wrote it so: {}", shown(why)),
         };
         if text.len() as u64 > BYTES_MAX {
-            return Err(wrong(format!("larger than {BYTES_MAX} bytes")));
+            return Err(unread(format!("larger than {BYTES_MAX} bytes")));
         }
-        let certificate: Certificate =
-            serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
-        if certificate.schema != SCHEMA {
-            return Err(wrong(format!(
-                "schema={}, and this program reads {SCHEMA}",
-                certificate.schema
+        let read = serde_json::from_slice::<Certificate>(text);
+        if read.is_err() {
+            serde_json::from_slice::<IgnoredAny>(text).map_err(|e| unread(e.to_string()))?;
+        }
+        // Another version may have other keys.
+        let version = match &read {
+            Ok(certificate) => Some(certificate.schema),
+            Err(_) => serde_json::from_slice(text)
+                .ok()
+                .map(|Version { schema }| schema),
+        };
+        if let Some(schema) = version.filter(|&schema| schema != SCHEMA) {
+            return Err(unread(format!(
+                "schema={schema}, and this program reads {SCHEMA}"
             )));
         }
+        let certificate = read.map_err(|e| odd(e.to_string()))?;
         if !certificate.plan.holds() {
             let width = &certificate.plan.routed.width;
-            return Err(wrong(format!(
+            return Err(odd(format!(
                 "the sizes of its plan do not agree with each other: tp={}, routed from {} to {} in {} slots of {}, or its pads or shared experts",
                 certificate.plan.tp,
                 width.from,
@@ -241,13 +256,16 @@ impl Certificate {
                 width.slot
             )));
         }
-        if let Some(why) = certificate.odd() {
-            return Err(wrong(why));
-        }
         Ok(certificate)
     }
 
     pub(super) const fn schema() -> u64 {
         SCHEMA
     }
+}
+
+/// What says whether the rest can be read.
+#[derive(Deserialize)]
+struct Version {
+    schema: u64,
 }

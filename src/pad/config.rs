@@ -5,10 +5,10 @@
 use super::certificate::CERTIFICATE;
 use super::error::PadError;
 use super::recipe::Recipe;
-use crate::model::{self, Model, WidthKey, WidthOf};
+use crate::model::{self, Model, ModelError, WidthKey, WidthOf};
 use crate::terms::WeightFormat;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The config's name in a checkpoint.
 pub(super) const CONFIG: &str = "config.json";
@@ -48,6 +48,54 @@ impl Config {
         model::top_level(&self.text, KEY)
     }
 
+    /// What is wrong with what the config says under [`KEY`]: it must be what padding by a recipe wrote.
+    pub(super) fn says_before(&self, recipe: &Recipe, tool: &str) -> Option<String> {
+        let Some(said) = model::value_at(&self.text, KEY) else {
+            return Some("it does not say what it was before".to_owned());
+        };
+        let wanted = note(tool, self.before(recipe));
+        let (said, wanted) = (spread(&said), spread(&wanted));
+        let keys: BTreeSet<&String> = said.keys().chain(wanted.keys()).collect();
+        let key = keys
+            .into_iter()
+            .find(|key| said.get(*key) != wanted.get(*key))?;
+        let told = |value: Option<&Value>| {
+            let text = value.map_or("nothing".to_owned(), Value::to_string);
+            text.chars().take(80).collect::<String>()
+        };
+        let (said, wanted) = (told(said.get(key)), told(wanted.get(key)));
+        Some(format!("{KEY}.{key}: {said}, wanted {wanted}"))
+    }
+
+    /// What keys of a padded config said before: by a recipe, and by what they say now.
+    fn before(&self, recipe: &Recipe) -> serde_json::Map<String, Value> {
+        let mut before = serde_json::Map::new();
+        for key in &self.keys {
+            let old = self.old_width(key, recipe);
+            if let Some(old) = old.filter(|&old| old != key.value) {
+                before.insert(key.path.join("."), key.said(old));
+            }
+        }
+        if let Some(blocks) = recipe.routed.blocks {
+            let (key, value) = blocks_at(self, recipe, blocks.from);
+            if let Ok(Some(path)) = key {
+                before.insert(path.join("."), value);
+            }
+        }
+        before
+    }
+
+    fn old_width(&self, key: &WidthKey, recipe: &Recipe) -> Option<u64> {
+        let shared = recipe.shared.as_ref().map(|part| &part.width);
+        match key.of {
+            _ if key.value == 0 => None,
+            WidthOf::Expert => Some(recipe.routed.width.from),
+            WidthOf::Shared => shared.map(|w| w.from),
+            // As many as the padded width is of.
+            WidthOf::SharedEach => shared.map(|w| w.from / (w.to / key.value).max(1)),
+        }
+    }
+
     /// The text that describes the padded tensors, held against what a reader makes of it.
     pub(super) fn padded(&self, recipe: &Recipe) -> Result<String, PadError> {
         let refused = |why: String| PadError::File {
@@ -84,17 +132,12 @@ impl Config {
             let Some(new) = self.new_width(key, recipe) else {
                 continue;
             };
-            let value = |n: u64| match key.list {
-                Some(len) => json!(vec![n; len]),
-                None => json!(n),
-            };
-            replace(key.path.clone(), value(key.value), value(new));
+            replace(key.path.clone(), key.said(key.value), key.said(new));
         }
         if let Some(blocks) = recipe.routed.blocks {
-            let (key, value): (_, fn(u64) -> Value) = match recipe.routed.groups() {
-                true => (model::group_key(&self.text, &self.file)?, |n| json!(n)),
-                false => (model::block_key(&self.text, &self.file)?, |n| json!([n, n])),
-            };
+            let (key, old) = blocks_at(self, recipe, blocks.from);
+            let (_, new) = blocks_at(self, recipe, blocks.to);
+            let key = key?;
             let what = format!("scale blocks of {} would become {}", blocks.from, blocks.to);
             if self.beside.is_some() {
                 let why = "hf_quant_config.json beside it speaks of them as well";
@@ -109,9 +152,9 @@ impl Config {
                     "{what}, but not one key of quantization_config alone says their size ({keys})"
                 ))
             })?;
-            replace(path, value(blocks.from), value(blocks.to));
+            replace(path, old, new);
         }
-        let note = json!({"tool": super::certificate::tool(), "certificate": CERTIFICATE, "before": before});
+        let note = note(&super::certificate::tool(), before);
         let text =
             model::edited(&self.text, &changes, &[(KEY, note.to_string())]).ok_or_else(|| {
                 let keys: Vec<String> = changes.iter().map(|(path, _)| path.join(".")).collect();
@@ -233,6 +276,48 @@ impl Config {
         }));
         told.or((format != wanted)
             .then(|| format!("quantization_config: weights in {format}, wanted {wanted}")))
+    }
+}
+
+/// What a padded config says under [`KEY`].
+fn note(tool: &str, before: serde_json::Map<String, Value>) -> Value {
+    json!({"tool": tool, "certificate": CERTIFICATE, "before": before})
+}
+
+/// Entries of a note, those of what was before each by itself.
+fn spread(note: &Value) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    let Some(entries) = note.as_object() else {
+        return BTreeMap::from([("".to_owned(), note.clone())]);
+    };
+    for (key, value) in entries {
+        match value.as_object().filter(|_| key == "before") {
+            Some(before) => {
+                let named = before
+                    .iter()
+                    .map(|(k, v)| (format!("before.{k}"), v.clone()));
+                all.extend(named);
+            }
+            None => {
+                all.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    all
+}
+
+/// Where a config says the size of scale blocks or groups, and how it says one.
+fn blocks_at(
+    config: &Config,
+    recipe: &Recipe,
+    size: u64,
+) -> (Result<Option<Vec<String>>, ModelError>, Value) {
+    match recipe.routed.groups() {
+        true => (model::group_key(&config.text, &config.file), json!(size)),
+        false => (
+            model::block_key(&config.text, &config.file),
+            json!([size, size]),
+        ),
     }
 }
 

@@ -67,9 +67,29 @@ pub enum PadError {
         /// Bytes that the file system has.
         free: u64,
     },
+    /// A file would be larger than the process may write.
+    #[error(
+        "{file} would take {needs} bytes, and this process may write files of {most} at most (ulimit -f); raise that and run the command again"
+    )]
+    FileLimit {
+        /// The file, or the output.
+        file: String,
+        /// Bytes that it is to have.
+        needs: u64,
+        /// Bytes that the system lets it have.
+        most: u64,
+    },
     /// Another run writes the same output.
     #[error("{0} is being written by another run")]
     Busy(String),
+    /// A certificate that can be read, and is none that padding writes.
+    #[error("{file}: {why}")]
+    NotWritten {
+        /// The file.
+        file: String,
+        /// What is wrong, with the value.
+        why: String,
+    },
     /// A file of the output does not say what it must.
     #[error("{file}: {why}")]
     File {
@@ -104,5 +124,15 @@ pub(super) fn as_format(error: PadError) -> PadError {
     match error {
         PadError::Tensor { tensor, why } => PadError::Format { tensor, why },
         other => other,
+    }
+}
+
+/// A file that ends where it did not when it was opened has changed.
+pub(super) fn cut_short(error: CheckpointError) -> PadError {
+    match error {
+        CheckpointError::Io { file, source } if source.kind() == io::ErrorKind::UnexpectedEof => {
+            PadError::Changed { file }
+        }
+        other => PadError::Checkpoint(other),
     }
 }

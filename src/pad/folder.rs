@@ -6,6 +6,7 @@
 
 use super::certificate::{CERTIFICATE, FileNote, TensorNote};
 use super::error::{PadError, io_at};
+use super::space::may_write;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -151,7 +152,8 @@ pub(super) fn unchanged(folder: &Path, files: &[Seen]) -> Result<(), PadError> {
 
 /// The folder that an unfinished output is in.
 pub fn partial(out: &Path) -> PathBuf {
-    let mut name = out.as_os_str().to_owned();
+    // Without a slash at its end, or it would lie inside.
+    let mut name = out.components().collect::<PathBuf>().into_os_string();
     name.push(PARTIAL);
     PathBuf::from(name)
 }
@@ -264,17 +266,20 @@ impl Making {
         let mut text = serde_json::to_vec(line).expect("names and numbers are JSON");
         text.push(b'\n');
         let path = self.partial.join(JOURNAL);
+        let at = self.journal.stream_position().map_err(io_at(&path))?;
+        may_write(&path, at.saturating_add(text.len() as u64))?;
         self.journal.write_all(&text).map_err(io_at(&path))?;
         self.journal.sync_data().map_err(io_at(&path))
     }
 
-    /// Makes one file: `write` fills it beside its name.
+    /// Makes one file of so many bytes: `write` fills it beside its name.
     pub(super) fn file<T>(
         &self,
-        name: &str,
+        (name, bytes): (&str, u64),
         write: impl FnOnce(&mut File, &Path) -> Result<T, PadError>,
     ) -> Result<T, PadError> {
         let path = self.place(name)?;
+        may_write(&path, bytes)?;
         let mut beside = path.clone().into_os_string();
         beside.push(WRITING);
         let beside = PathBuf::from(beside);

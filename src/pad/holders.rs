@@ -28,9 +28,13 @@ pub(super) fn names(certificate: &Certificate) -> BTreeSet<String> {
 ///
 /// # Errors
 /// When the system refuses to read one that is there.
-pub(super) fn open(folder: &Path, verified: &mut Verified) -> Result<Files, PadError> {
+pub(super) fn open(
+    folder: &Path,
+    certificate: &Certificate,
+    verified: &mut Verified,
+) -> Result<Files, PadError> {
     let mut files = Files::new();
-    for name in names(&verified.certificate) {
+    for name in names(certificate) {
         let path = folder.join(&name);
         // A name that leads elsewhere is not followed.
         let plain = Path::new(&name).file_name().is_some_and(|n| n == &*name);

@@ -1,33 +1,30 @@
-//! Whether the output fits where it goes, before anything is written.
+//! Whether the output fits where it goes, and a file what the process may write, before it is written.
 //!
-//! It must not write. Layer 8.
+//! The system ends a process that writes a file beyond its limit, so that nothing could be said then. It must not
+//! write. Layer 8.
 
 use super::error::PadError;
 use super::folder::{list, partial};
 use std::path::{Path, PathBuf};
 
-/// Fails where the file system that `out` goes to has less room than its files need.
+/// Fails where the file system that `out` goes to has less room than its files need, or one is larger than this
+/// process may write.
 ///
 /// Each file is its bytes, and whether the input's may stand in its place under another name, which
 /// takes none on the same file system. What an earlier run left is room that there will be.
-pub(super) fn fits(
-    folder: &Path,
-    out: &Path,
-    files: impl Iterator<Item = (u64, bool)>,
-) -> Result<(), PadError> {
+pub(super) fn fits(folder: &Path, out: &Path, files: &[(u64, bool)]) -> Result<(), PadError> {
     let parent = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     };
+    let linked = same_system(folder, &parent);
+    let taken = files.iter().filter(|(_, may_link)| !(linked && *may_link));
+    let taken = taken.map(|(bytes, _)| *bytes);
+    may_write(out, taken.clone().max().unwrap_or(0))?;
     let Some(free) = free(&parent) else {
         return Ok(());
     };
-    let linked = same_system(folder, &parent);
-    let taken = files.filter(|(_, may_link)| !(linked && *may_link));
-    let needs = taken
-        .map(|(bytes, _)| bytes)
-        .fold(0, u64::saturating_add)
-        .saturating_sub(left(out));
+    let needs = taken.fold(0, u64::saturating_add).saturating_sub(left(out));
     match needs > free {
         true => Err(PadError::NoSpace {
             out: out.display().to_string(),
@@ -36,6 +33,29 @@ pub(super) fn fits(
         }),
         false => Ok(()),
     }
+}
+
+/// Fails where a file of so many bytes is larger than this process may write.
+pub(super) fn may_write(file: &Path, needs: u64) -> Result<(), PadError> {
+    match file_limit().filter(|&most| needs > most) {
+        None => Ok(()),
+        Some(most) => Err(PadError::FileLimit {
+            file: file.display().to_string(),
+            needs,
+            most,
+        }),
+    }
+}
+
+/// Bytes that a file may have which this process writes; none where there is no limit.
+#[cfg(unix)]
+fn file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
+#[cfg(not(unix))]
+fn file_limit() -> Option<u64> {
+    None
 }
 
 /// Bytes of what an earlier run left unfinished.
@@ -83,7 +103,7 @@ mod tests {
     fn what_does_not_fit_is_one_sentence_with_both_numbers() {
         let folder = std::env::temp_dir();
         let out = folder.join("padproof-never-written");
-        let asked = |bytes, link| fits(&folder, &out, [(bytes, link)].into_iter());
+        let asked = |bytes, link| fits(&folder, &out, &[(bytes, link)]);
         assert!(asked(1, false).is_ok());
         // The same file system: a link takes nothing.
         assert!(asked(u64::MAX, true).is_ok());

@@ -41,8 +41,8 @@ pub struct Fault {
 /// The answer.
 #[derive(Debug)]
 pub struct Verified {
-    /// The certificate.
-    pub certificate: Certificate,
+    /// The certificate; none where it is no padding's, so that nothing can be held against it.
+    pub certificate: Option<Certificate>,
     /// Tensors looked at.
     pub tensors: u64,
     /// Those that are padded.
@@ -74,9 +74,8 @@ impl Verified {
 ///
 /// # Errors
 /// When there is no certificate that can be read, or the system refuses to read a file that is there.
-/// Whatever else is wrong, files that are not there as well, is in the answer.
+/// Whatever else is wrong, a certificate that no padding wrote and files that are not there as well, is in the answer.
 pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, PadError> {
-    let certificate = Certificate::read(folder)?;
     let mut verified = Verified {
         tensors: 0,
         padded: 0,
@@ -84,8 +83,19 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
         bytes: 0,
         faults: 0,
         first: Vec::new(),
-        certificate,
+        certificate: None,
     };
+    let certificate = match Certificate::read(folder) {
+        Ok(certificate) => certificate,
+        Err(PadError::NotWritten { why, .. }) => {
+            verified.fault(CERTIFICATE, "bytes", why);
+            return Ok(verified);
+        }
+        Err(error) => return Err(error),
+    };
+    if let Some(why) = certificate.odd() {
+        verified.fault(CERTIFICATE, "bytes", why);
+    }
     let there = list_but(folder, &mut |odd| {
         let PadError::File { file, why } = odd else {
             return Err(odd);
@@ -97,18 +107,34 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
     })?;
     let total = there.iter().map(|f| f.bytes).sum();
     progress(Step::Begin { total, done: 0 });
-    let files = open(folder, &mut verified)?;
+    let files = open(folder, &certificate, &mut verified)?;
     let now = shapes(&files, &mut verified);
-    said(folder, &now, &files, &mut verified)?;
-    let before = before(&mut verified);
-    let recipe = verified.certificate.plan.clone();
-    let notes = verified.certificate.tensors.clone();
-    let treat = Treat::new(&recipe, &before);
+    said(folder, &certificate, (&now, &files), &mut verified)?;
+    tensors(&certificate, (&now, &files), &mut verified, progress)?;
+    metadata(&certificate, &files, &mut verified);
+    others(folder, &certificate, &there, &mut verified, progress)?;
+    if !certificate.is_sealed() {
+        verified.fault(CERTIFICATE, "bytes", "it is not as it was written");
+    }
+    verified.certificate = Some(certificate);
+    Ok(verified)
+}
+
+/// Every tensor that the certificate lists.
+fn tensors(
+    certificate: &Certificate,
+    (now, files): (&Tensors, &Files),
+    verified: &mut Verified,
+    progress: &mut Progress<'_>,
+) -> Result<(), PadError> {
+    let before = before(certificate, verified);
+    let treat = Treat::new(&certificate.plan, &before);
+    let notes = &certificate.tensors;
     let digests = notes
         .iter()
         .map(|note| (&*note.input, &*note.name))
         .collect();
-    for note in &notes {
+    for note in notes {
         let file = match files.get(&note.file) {
             Some(Some(file)) => file,
             // That the file is not there, or none, is said once.
@@ -130,33 +156,32 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
             change: treat.change(&note.name, &before[&note.name]),
             digests: &digests,
         };
-        one.check(&mut verified, progress)?;
+        one.check(verified, progress)?;
     }
-    for (name, said) in verified.certificate.metadata.clone() {
-        let is = files.get(&name).and_then(|f| Some(f.as_ref()?.metadata()));
-        if is.is_some_and(|is| *is != said) {
-            let is = is.cloned().unwrap_or_default();
-            let keys: BTreeSet<&String> = is.keys().chain(said.keys()).collect();
-            let key = keys.into_iter().find(|key| is.get(*key) != said.get(*key));
-            let key = key.map_or("", String::as_str);
-            let (is, said) = (is.get(key), said.get(key));
-            let why =
-                format!("its __metadata__ is not what was written: {key}={is:?}, wanted {said:?}");
-            verified.fault(&name, "bytes", why);
-        }
+    Ok(())
+}
+
+/// What headers say beside tensors.
+fn metadata(certificate: &Certificate, files: &Files, verified: &mut Verified) {
+    for (name, said) in &certificate.metadata {
+        let is = files.get(name).and_then(|f| Some(f.as_ref()?.metadata()));
+        let Some(is) = is.filter(|is| *is != said) else {
+            continue;
+        };
+        let keys: BTreeSet<&String> = is.keys().chain(said.keys()).collect();
+        let key = keys.into_iter().find(|key| is.get(*key) != said.get(*key));
+        let key = key.map_or("", String::as_str);
+        let (is, said) = (is.get(key), said.get(key));
+        let why =
+            format!("its __metadata__ is not what was written: {key}={is:?}, wanted {said:?}");
+        verified.fault(name, "bytes", why);
     }
-    others(folder, &there, &mut verified, progress)?;
-    if !verified.certificate.is_sealed() {
-        verified.fault(CERTIFICATE, "bytes", "it is not as it was written");
-    }
-    Ok(verified)
 }
 
 /// The shapes that the certificate says the input had.
-fn before(verified: &mut Verified) -> Tensors {
+fn before(certificate: &Certificate, verified: &mut Verified) -> Tensors {
     let mut all = Tensors::new();
-    let notes = verified.certificate.tensors.clone();
-    for note in notes {
+    for note in &certificate.tensors {
         let bits = u64::try_from(note.dtype.bitsize()).unwrap_or(u64::MAX);
         let bits = note
             .shape
@@ -164,7 +189,7 @@ fn before(verified: &mut Verified) -> Tensors {
             .try_fold(bits, |n, &a| n.checked_mul(u64::try_from(a).ok()?));
         let shaped = Shaped {
             dtype: note.dtype,
-            shape: note.shape,
+            shape: note.shape.clone(),
             bytes: bits.unwrap_or(0) / 8,
         };
         if all.insert(note.name.clone(), shaped).is_some() {
@@ -177,8 +202,8 @@ fn before(verified: &mut Verified) -> Tensors {
 /// What config, index and certificate say of each other and of the tensors.
 fn said(
     folder: &Path,
-    now: &Tensors,
-    files: &Files,
+    certificate: &Certificate,
+    (now, files): (&Tensors, &Files),
     verified: &mut Verified,
 ) -> Result<(), PadError> {
     match read_config(folder) {
@@ -188,11 +213,11 @@ fn said(
         Err(error @ PadError::Io { .. }) => return Err(error),
         Err(error) => verified.fault(CONFIG, "config", error.to_string()),
         Ok(config) => {
-            if let Some(why) = config.agrees(&verified.certificate.plan) {
+            if let Some(why) = config.agrees(&certificate.plan) {
                 verified.fault(CONFIG, "config", why);
             }
-            if !config.padded_before() {
-                verified.fault(CONFIG, "config", "it does not say what it was before");
+            if let Some(why) = config.says_before(&certificate.plan, &certificate.tool) {
+                verified.fault(CONFIG, "config", why);
             }
         }
     }
@@ -204,8 +229,8 @@ fn said(
             Err(error) => return Err(error),
         }
     }
-    let tensors = verified.certificate.tensors.iter();
-    let listed: BTreeSet<String> = tensors.map(|t| t.name.clone()).collect();
+    let tensors = certificate.tensors.iter();
+    let listed: BTreeSet<&str> = tensors.map(|t| &*t.name).collect();
     for name in now.keys().filter(|n| !listed.contains(n.as_str())) {
         verified.fault(name, "extra", "the certificate does not list it");
     }
@@ -348,19 +373,20 @@ impl One<'_> {
 /// Files without tensors.
 fn others(
     folder: &Path,
+    certificate: &Certificate,
     there: &[Seen],
     verified: &mut Verified,
     progress: &mut Progress<'_>,
 ) -> Result<(), PadError> {
-    let notes = verified.certificate.files.clone();
-    let holders = names(&verified.certificate);
+    let notes = &certificate.files;
+    let holders = names(certificate);
     let known = |name: &str| notes.iter().any(|f| f.name == name) || holders.contains(name);
     for seen in there {
         if seen.name != CERTIFICATE && !known(&seen.name) {
             verified.fault(&seen.name, "extra", "the certificate does not list it");
         }
     }
-    for note in &notes {
+    for note in notes {
         if !there.iter().any(|seen| seen.name == note.name) {
             verified.fault(&note.name, "missing", "the certificate lists it");
             continue;

@@ -10,18 +10,19 @@ use super::certificate::{
 };
 use super::change::Change;
 use super::digest::{hash, hashed};
-use super::error::{PadError, io_at};
+use super::error::{PadError, cut_short, io_at};
 use super::folder::{Done, Head, Making, Seen, is_in_the_making, list, unchanged};
 use super::hold::Hold;
 use super::recipe::{Request, recipe};
 use super::stream;
 use super::treat::Tensors;
+use crate::audit::layers_missing;
 use crate::checkpoint::{Checkpoint, CheckpointError, Output, TensorFile, header};
 use crate::rule::Rule;
 use safetensors::Dtype;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,8 @@ pub enum Step<'a> {
     Read(u64),
     /// What begins now.
     Doing(&'a str),
+    /// All holds, and the output goes to its place now.
+    Placing,
 }
 
 /// Told of steps.
@@ -116,7 +119,7 @@ pub fn pad(
     }
     let files = list(folder)?;
     let tensors = shapes(&checkpoint)?;
-    refuse_unindexed(folder, &files, &checkpoint, recipe.gated)?;
+    refuse_unindexed(folder, &files, recipe.gated)?;
     let changes = changes(&config.file, &checkpoint, &recipe, &tensors)?;
     let run = Run {
         folder,
@@ -134,7 +137,8 @@ pub fn pad(
     };
     hold.before(&tensors)?;
     run.readable()?;
-    super::space::fits(folder, out, files.iter().map(|seen| run.taken(seen)))?;
+    let taken: Vec<(u64, bool)> = files.iter().map(|seen| run.taken(seen)).collect();
+    super::space::fits(folder, out, &taken)?;
     let head = Head {
         tool: tool(),
         request: serde_json::to_string(request).expect("a request is JSON"),
@@ -194,12 +198,14 @@ pub fn pad(
     }
     .sealed();
     let text = serde_json::to_vec_pretty(&certificate).expect("names and numbers are JSON");
-    making.file(CERTIFICATE, |file, path| {
+    making.file((CERTIFICATE, text.len() as u64), |file, path| {
         file.write_all(&text).map_err(io_at(path))
     })?;
+    progress(Step::Placing);
     making.finish()?;
     let held = run.holders().unwrap_or_default();
-    let notes = super::told::notes(&files, &|name| held.contains_key(name), &certificate);
+    let mut notes = super::told::notes(&files, &|name| held.contains_key(name), &certificate);
+    notes.extend(layers_missing(&config.model, &checkpoint));
     let with_tensors = |d: &&Done| !d.tensors.is_empty();
     Ok(Outcome::Padded(Box::new(Padded {
         written: done
@@ -352,7 +358,7 @@ impl Run<'_> {
         let head = header(file.name(), file.metadata(), &outputs)?;
         let data: u64 = outputs.iter().map(|o| o.bytes).sum();
         let bytes = u64::try_from(head.len()).unwrap_or(u64::MAX) + data;
-        let notes = making.file(&seen.name, |out, path| {
+        let notes = making.file((&seen.name, bytes), |out, path| {
             let mut out = Named(BufWriter::with_capacity(1 << 20, out), path);
             out.take(&head)?;
             let notes = self.stream((seen, path), file, &order, &mut out.0, progress)?;
@@ -448,14 +454,15 @@ impl Run<'_> {
             note.input = hashed(&source, &mut std::io::sink(), progress)?;
             note.output = Some(blake3::hash(text.as_bytes()).to_hex().to_string());
             bytes = text.len() as u64;
-            making.file(&seen.name, |out, path| {
+            making.file((&seen.name, bytes), |out, path| {
                 out.write_all(text.as_bytes()).map_err(io_at(path))
             })?;
         } else if seen.bytes >= LINK_MIN && making.link(&seen.name, &source)? {
             linked = true;
             note.input = hashed(&source, &mut std::io::sink(), progress)?;
         } else {
-            note.input = making.file(&seen.name, |out, _| hashed(&source, out, progress))?;
+            let copy = (&*seen.name, bytes);
+            note.input = making.file(copy, |out, _| hashed(&source, out, progress))?;
         }
         Ok(Done {
             name: seen.name.clone(),
@@ -486,14 +493,4 @@ fn numbers(bytes: &[u8], dtype: Dtype) -> Vec<i128> {
         bits - if negative { 1 << (8 * wide) } else { 0 }
     });
     each.collect()
-}
-
-/// A file that ends where it did not when it was opened has changed.
-fn cut_short(error: CheckpointError) -> PadError {
-    match error {
-        CheckpointError::Io { file, source } if source.kind() == ErrorKind::UnexpectedEof => {
-            PadError::Changed { file }
-        }
-        other => PadError::Checkpoint(other),
-    }
 }

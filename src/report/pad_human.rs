@@ -127,7 +127,9 @@ fn checks(certificate: &Certificate, to: &mut dyn Write) -> io::Result<()> {
 pub fn verified_human(verified: &Verified, out: &Path, to: &mut dyn Write) -> io::Result<()> {
     let place = out.display().to_string();
     writeln!(to, "{:WORD$}{}", "verify", plain(&place))?;
-    sizes(&verified.certificate, to)?;
+    if let Some(certificate) = &verified.certificate {
+        sizes(certificate, to)?;
+    }
     let kind = if verified.faults == 0 {
         Kind::Pass
     } else {

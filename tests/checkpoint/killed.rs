@@ -3,7 +3,7 @@
 
 use crate::checkpoint::invent::QWEN;
 use crate::checkpoint::scene::{Asked, Made, Scene, pad_told, verified};
-use padproof::pad::{Step, partial};
+use padproof::pad::{CERTIFICATE, Step, partial};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -305,4 +305,83 @@ fn what_cannot_be_written_is_one_sentence() {
     assert!(missing.contains("no/such"), "{missing}");
     let file = scene.path().join("tokenizer.json/out");
     assert!(why(&file).contains("tokenizer.json"), "{}", why(&file));
+}
+
+/// The system ended the process without a word.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_limit_of_files_is_one_sentence_and_the_next_run_ends_right() {
+    let scene = Scene::new(Made::new("e=16,h=8,i=12,tp=2,w=bf16,fill=wild", QWEN));
+    let (_keep, out) = scene.out();
+    let limited = |blocks: u64| {
+        let words = format!("ulimit -f {blocks}; exec \"$0\" pad \"$1\" \"$2\" --tp 2 --align 16");
+        Command::new("sh")
+            .args(["-c", &words, env!("CARGO_BIN_EXE_padproof")])
+            .args([scene.path(), &out])
+            .output()
+            .unwrap()
+    };
+    let (_keep_too, whole) = scene.out();
+    scene.padded(&whole, &Asked::Align { tp: 2, align: 16 });
+    let bytes = |name: &str| std::fs::metadata(whole.join(name)).unwrap().len();
+    let (shard, last) = (
+        bytes("model-00001-of-00003.safetensors"),
+        bytes(CERTIFICATE),
+    );
+    assert!(shard + 1024 < last, "{shard} {last}");
+    // Before anything is written; the size of a certificate, and of a journal, is known when they are.
+    crate::checkpoint::refused(&limited(1), "(ulimit -f)");
+    assert!(!out.exists() && !partial(&out).exists());
+    crate::checkpoint::refused(&limited(last / 512), "raise that and run the command again");
+    assert!(!out.exists() && partial(&out).exists());
+    assert!(resumed(&scene, &out, &Asked::Align { tp: 2, align: 16 }) > 0);
+}
+
+/// It ended without a word.
+#[test]
+#[cfg(unix)]
+fn an_interrupt_is_one_sentence_and_the_next_run_ends_right() {
+    let scene = Scene::new(Made::new("e=8,h=128,i=200,tp=2,w=bf16,fill=wild", QWEN));
+    let (mut early, mut told) = (0, 0);
+    for n in 0..60 {
+        let (_folder, out) = scene.out();
+        let child = start(scene.path(), &out);
+        std::thread::park_timeout(Duration::from_millis(5 + 5 * (n % 20)));
+        let id = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let run = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&run.stderr).into_owned();
+        match run.status.code() {
+            // Before it listens.
+            None => early += 1,
+            Some(0) => assert!(out.exists() && !partial(&out).exists(), "{text}"),
+            Some(130) => {
+                assert!(
+                    text.starts_with("interrupted: ") && text.lines().count() == 1,
+                    "{text}"
+                );
+                let left = partial(&out).exists();
+                assert_eq!(
+                    text.contains("the same command goes on from"),
+                    left,
+                    "{text}"
+                );
+                assert!(!out.exists(), "{text}");
+                finish(start(scene.path(), &out));
+                assert_eq!(verified(&out).faults, 0);
+                told += u32::from(left);
+            }
+            other => panic!("{other:?}: {text}"),
+        }
+        if told == 4 {
+            break;
+        }
+    }
+    assert!(told > 0, "{early} came too early, and no other in time");
 }

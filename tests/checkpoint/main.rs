@@ -8,6 +8,7 @@ mod claims;
 mod command;
 mod commands;
 mod drafts;
+mod edited;
 mod families;
 mod faults;
 mod hostile;
@@ -26,6 +27,7 @@ mod sentences;
 mod shared;
 mod stored;
 mod verified;
+mod whole;
 
 use std::path::Path;
 use std::process::{Command, Output};
