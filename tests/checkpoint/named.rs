@@ -19,7 +19,7 @@ use padproof::terms::Order;
 fn names(
     line: &str,
     family: Family,
-    dump: impl Fn(&Plan, &PackedInputs) -> Invented,
+    mut dump: impl FnMut(&Plan, &PackedInputs) -> Invented,
 ) -> Vec<String> {
     let (case, plan, logical) = made(line);
     let file = before(&case, &logical, family, "model.layers.0.mlp.").open();
@@ -78,6 +78,42 @@ fn rows_in_every_other_order_are_named_in_the_right_direction() {
             assert!(told, "{stored} for {read}: {found:?}");
         }
     }
+}
+
+/// Scales in tiles for a kernel that reads rows had no name, and others only in buffers of the plan's size.
+#[test]
+fn scales_in_every_other_layout_are_named_whatever_their_buffers() {
+    let layouts = [
+        "linear",
+        "128x4",
+        "8x4",
+        "triton-hopper-scale",
+        "aiter-256x8",
+    ];
+    let line = |store: &str| {
+        format!("e=1,k=1,h=64,i=224,act=relu2,w=mxfp4,pad=i224,fill=wild,seed=2,store={store}")
+    };
+    let mut sizes = 0;
+    for read in layouts {
+        for stored in layouts.into_iter().filter(|stored| *stored != read) {
+            let found = names(&line(read), UNGATED, |_, packed| {
+                let (_, plan, logical) = made(&line(stored));
+                let wrong = pack_layer(&plan, &logical).unwrap();
+                let bytes =
+                    |p: &PackedInputs| p.ranks[0].get(Role::W13Scale).unwrap().bytes().len();
+                sizes += usize::from(bytes(&wrong) != bytes(packed));
+                after(&wrong, &[0])
+            });
+            let wanted = match (stored, read) {
+                ("linear", _) => "scales-not-swizzled",
+                (_, "linear") => "scales-swizzled",
+                _ => "scales-in-other-tiles",
+            };
+            let wanted = format!("{wanted}, stored: {stored}; read: {read}");
+            assert!(found.contains(&wanted), "{stored} for {read}: {found:?}");
+        }
+    }
+    assert!(sizes > 8, "{sizes}");
 }
 
 /// One name was said where both explain the bytes, and which one depended on the format.
