@@ -2,7 +2,9 @@
 
 use super::arith::{lcm, padded, product};
 use super::{Effect, Fit, LayerSpec, Parallel, Plan, PlanError, Unit, Violation};
-use crate::rule::{Condition, Granule, GranuleUnit, Loader, Rule, Unread, family, same_arch};
+use crate::rule::{
+    Condition, Granule, GranuleUnit, Loader, Refusal, Rule, Unread, Verdict, family, same_arch,
+};
 use crate::terms::{Bias, Extent, LayerKind, Split};
 
 /// What a condition is, as far as config and command line tell.
@@ -87,14 +89,26 @@ impl Facts<'_> {
         }
     }
 
-    /// What the rule's source leaves open that this layer has.
-    pub(super) fn unread(&self) -> Vec<Unread> {
+    /// Whether the stack takes another, slower path at a per-rank `width`: how bytes lie on that one the
+    /// rule does not say.
+    pub(super) fn elsewhere(&self, width: u64) -> bool {
+        let slow = |r: &&Refusal| r.verdict == Verdict::Slow;
+        let mut slower = self.rule.refuse.iter().filter(slow);
+        slower.any(|r| self.holds(&r.when, width) == Truth::Yes)
+    }
+
+    /// What the rule's source leaves open that this layer has: all of it on another path than the rule's.
+    pub(super) fn unread(&self, elsewhere: bool) -> Vec<Unread> {
+        let open: &[Unread] = match elsewhere {
+            true => &Unread::ALL,
+            false => &self.rule.unread,
+        };
         let has = |one: &Unread| match one {
             Unread::Order => self.layer.activation.gated(),
             Unread::Weights => true,
             Unread::Scales => self.layer.weight.scale().is_some(),
         };
-        self.rule.unread.iter().copied().filter(has).collect()
+        open.iter().copied().filter(has).collect()
     }
 
     /// How the intermediate axis is cut, at a per-rank `width`.

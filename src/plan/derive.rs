@@ -11,7 +11,7 @@ use super::types::decisive;
 use super::violations::{refined, repeated, straddling};
 use super::{Dims, Effect, Fit, LayerSpec, Parallel, Plan, PlanError, RankPlan, Unit, Violation};
 use crate::rule::{Finer, PadValue, Rule};
-use crate::terms::{Extent, LayerKind, Numerics};
+use crate::terms::{Extent, LayerKind, Numerics, Stores};
 
 /// Most ranks that are planned: more are refused before anything is allocated per rank.
 pub const RANKS_MAX: u64 = 1 << 16;
@@ -80,6 +80,12 @@ fn without_tensors(
             found.push(open_choice("intermediate", cut.width_padded, other, asks));
         }
     }
+    let elsewhere = facts.elsewhere(cut.width);
+    let stores = if elsewhere {
+        Stores::LINEAR
+    } else {
+        rule.storage
+    };
     let sizes = formula(
         rule.sizes,
         cut.width,
@@ -127,10 +133,10 @@ fn without_tensors(
         split,
         order: rule.order,
         place: rule.place,
-        storage: rule.storage.scales,
-        weight_storage: rule.storage.weights,
+        storage: stores.scales,
+        weight_storage: stores.weights,
         nibble: rule.nibble,
-        unread: facts.unread(),
+        unread: facts.unread(elsewhere),
         w2_bias: rule.w2_bias,
         weight_pad: pad_code(layer.weight.element(), rule.fill.weight),
         w13_scale: None,

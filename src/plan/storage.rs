@@ -118,7 +118,8 @@ mod tests {
         for (stores, weight, granule) in [
             ("linear", WeightFormat::F32, 1),
             ("linear", WeightFormat::Mxfp4, 32),
-            // Thirty-two bytes: 64 elements of FP4, 32 of FP8 or bf16 (facts/upstream-padding.md A9).
+            // Thirty-two as stored: bytes of FP4, so 64 elements, and 32 elements of FP8 or bf16
+            // (facts/upstream-padding.md A9).
             ("shuffle-16x16", WeightFormat::Mxfp4, 64),
             ("shuffle-16x16", WeightFormat::Fp8, 32),
             ("shuffle-16x16", WeightFormat::Bf16, 32),

@@ -17,6 +17,16 @@ impl Facts<'_> {
             return;
         };
         let (width, hidden) = (plan.width, plan.dims.h);
+        if valid.doubled_unread {
+            for (axis, unit, real, padded) in [
+                ("intermediate", valid.intermediate, width, plan.width_padded),
+                ("hidden", valid.hidden, hidden, plan.hidden_padded),
+            ] {
+                let told = padded - computed(valid, unit, real, padded);
+                found.extend((told > 0).then(|| doubled(axis, told)));
+            }
+            return;
+        }
         plan.width_computed = computed(valid, valid.intermediate, width, plan.width_padded);
         plan.hidden_computed = computed(valid, valid.hidden, hidden, plan.hidden_padded);
         let w2_width = valid.w2_intermediate.or(valid.intermediate);
@@ -70,6 +80,21 @@ impl Facts<'_> {
                 });
             }
         }
+    }
+}
+
+/// A pad amount that is passed twice over, to a kernel that may double it.
+fn doubled(axis: &'static str, told: u64) -> Violation {
+    Violation {
+        code: "PP119",
+        axis,
+        value: told,
+        unit: Unit::Elements,
+        granule: 0,
+        message: format!(
+            "the pad amount of {told} is passed doubled on these ranks: where the kernel doubles it too, real ones are masked, and whether it does was not read"
+        ),
+        effect: Effect::Unknown,
     }
 }
 

@@ -218,6 +218,9 @@ pub struct Valid {
     /// The pad amount is passed twice over, which cuts real channels.
     #[serde(default)]
     pub doubled: bool,
+    /// The pad amount is passed twice over, and whether the kernel doubles what it is told was not read.
+    #[serde(default)]
+    pub doubled_unread: bool,
 }
 
 /// A split for layers that a model's own loader places.
@@ -260,6 +263,9 @@ pub enum Unread {
 }
 
 impl Unread {
+    /// All that can be open.
+    pub const ALL: [Unread; 3] = [Unread::Order, Unread::Weights, Unread::Scales];
+
     /// What is open, as a noun.
     pub const fn meaning(self) -> &'static str {
         match self {

@@ -185,10 +185,8 @@ impl Advice {
             unchecked: unchecked(model),
             rules: Vec::new(),
         };
-        // Nobody launches a kernel by itself, so it is advised about by its name alone.
-        let named = |one: &Surveyed| parts.query.rule == Some(one.plan.rule.as_str());
         let current = |one: &&Surveyed| {
-            let launched = !one.plan.kernel || named(one);
+            let launched = !one.plan.kernel || parts.kernels_alone();
             one.status == Status::Current && !one.uncovered && launched
         };
         // Where replicas are counted in TP, attention has fewer ranks than that.

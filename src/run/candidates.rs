@@ -172,16 +172,17 @@ pub(super) fn at_versions<'q>(
         });
     }
     let any = !found.is_empty();
+    // The one rule that is asked about is told of, whatever became of it.
+    let alone = query.rule.is_some() && found.len() == 1;
     let kept = found.into_iter().filter_map(|rule| {
-        let exact = query.rule == Some(rule.id.as_str());
         let shipped = query.all || rule.status == Status::Current;
         let Some(&(_, version)) = asked.iter().find(|(stack, _)| *stack == rule.stack) else {
             return shipped.then_some((rule, None));
         };
         match rule.held_at(version) {
             // What code should do, no version does.
-            Held::Yes if rule.status != Status::Proposed || exact => Some((rule, None)),
-            Held::Unread if rule.status == Status::Current || exact => Some((rule, Some(version))),
+            Held::Yes if rule.status != Status::Proposed || alone => Some((rule, None)),
+            Held::Unread if rule.status == Status::Current || alone => Some((rule, Some(version))),
             Held::Yes | Held::No | Held::Unread => None,
         }
     });

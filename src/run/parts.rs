@@ -134,21 +134,17 @@ impl<'q> Parts<'q> {
             && self.ranks(rule, at, asked).is_none_or(concerned)
     }
 
-    /// The candidates that take a part. A rule named exactly that takes no layer of the part's kind
-    /// is planned whatever the format: the plan then says what is not the rule's. Of a pattern that takes
-    /// nothing nobody read that its stacks refuse it.
+    /// Whether nothing but kernels was chosen: nobody launches one by itself, so no other query is advised
+    /// about them.
+    pub(super) fn kernels_alone(&self) -> bool {
+        self.candidates.iter().all(|(rule, _)| rule.kernel)
+    }
+
+    /// The candidates that take a part, whether a whole id or a pattern chose them: of a rule that takes nothing
+    /// of the model nobody read that its stack refuses it.
     fn pick(&self, at: usize) -> Vec<Candidate<'q>> {
-        let (part, ranks) = (&self.all[at], self.query.parallel);
-        let taken = self.candidates.iter().filter(|(rule, _)| {
-            let exact = self.query.rule == Some(rule.id.as_str());
-            // Layers of one kind in several formats take as many paths.
-            let alike = |other: &usize| self.all[*other].kind.follows() == part.kind.follows();
-            let mut others = (0..self.all.len())
-                .filter(|&other| self.asked(other))
-                .filter(alike);
-            let idle = exact && !others.any(|other| self.takes(rule, other, ranks));
-            self.takes(rule, at, ranks) || (idle && rule.layers.contains(&part.kind.follows()))
-        });
+        let candidates = self.candidates.iter();
+        let taken = candidates.filter(|(rule, _)| self.takes(rule, at, self.query.parallel));
         taken.copied().collect()
     }
 

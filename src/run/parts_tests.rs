@@ -69,9 +69,9 @@ fn a_part_that_no_chosen_rule_is_for_is_unknown_in_a_row_of_its_own() {
     assert!(open("vllm") && open("sglang") && open("trtllm"));
 }
 
-/// A shared expert in bf16 was refused, and every degree listed as one without padding.
+/// Every degree was listed as one without padding, whatever becomes of a shared expert in bf16.
 #[test]
-fn degrees_are_held_against_parts_that_the_rule_refuses() {
+fn no_degree_is_without_padding_where_a_part_is_stored_otherwise() {
     let mut model = b08();
     model.quant.shared_format = crate::terms::WeightFormat::Bf16;
     let found = survey(
@@ -80,7 +80,8 @@ fn degrees_are_held_against_parts_that_the_rule_refuses() {
         &ask(Some("sglang.triton.fp8-block")),
     );
     let advice = &found.unwrap().advice.rules[0];
-    assert_eq!((advice.aligned.len(), advice.verdict), (0, Fit::Refused));
+    assert_eq!((advice.aligned.len(), advice.verdict), (0, Fit::Unknown));
+    assert_eq!(advice.open, [LayerKind::Shared]);
 }
 
 /// The rule for the CPU was all that was said of the dense layer beside experts on a GPU.

@@ -288,12 +288,12 @@ pub fn survey_replicas<'q>(
         not_judged: Vec::new(),
         named_fails: false,
     };
-    for at in asked {
+    for &at in &asked {
         survey.judge(&parts, at)?;
-        survey.not_judged.extend(parts.of_other_methods(at));
         survey.leave_open(&parts, at)?;
     }
     let planned = survey.plans.iter().any(|one| !one.uncovered);
+    // Of the ranks alone: what is for other checkpoints does not run the model, which is an answer.
     let mut left = survey.not_judged.iter().filter(|one| one.rule.is_some());
     if let (false, Some(rule), Some(first)) = (planned, query.rule, left.next()) {
         return Err(SurveyError::Unplanned {
@@ -301,6 +301,8 @@ pub fn survey_replicas<'q>(
             why: first.why.clone(),
         });
     }
+    let others = asked.iter().flat_map(|&at| parts.of_other_methods(at));
+    survey.not_judged.extend(others);
     if query.advice {
         survey.advice = Advice::of(&parts, &survey.plans);
     }
@@ -328,7 +330,7 @@ impl Survey {
                 && parts.dp == 1
                 && part.kind == LayerKind::Routed
                 && rule.status == Status::Current
-                && (!rule.kernel || query.rule == Some(rule.id.as_str()))
+                && (!rule.kernel || parts.kernels_alone())
             {
                 let on = on_arch(rule, query.arch);
                 let list = aligned_tp(part, query.parallel.ep, &on, query.env);

@@ -177,7 +177,7 @@ fn a_suites_texts_are_plain_text_on_one_line() {
         ("says = [\"p\\nq\"] }\nwhy = \"r\"", "p q"),
         ("shapes = { \"p\\nq\" = [1] } }", "p q shape wanted"),
     ] {
-        let rule = "rule = \"sglang.flashinfer_cutlass.fp8\"";
+        let rule = "rule = \"sglang.triton.bf16\"";
         let file = folder.file("x.toml", format!("{head}{rule}\nexpect = {{ {rest}\n"));
         let said = text(&padproof(&["run", &file]).stdout);
         assert!(said.contains(wanted) && !said.contains("\nq"), "{said}");

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod bad;
+mod chosen;
 mod families;
 mod formats;
 mod integers;

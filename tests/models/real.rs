@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The folder of real configs, if this checkout has it.
-fn configs() -> Option<PathBuf> {
+pub(super) fn configs() -> Option<PathBuf> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/configs"));
     if path.is_dir() {
         return Some(path);

@@ -420,7 +420,11 @@ fn every_check_of_a_width_tests_the_shard() {
     let rules: Vec<Rule> = Rules::builtin().iter().cloned().chain(own).collect();
     let mut refused = 0;
     // A rule may ask outright whether ranks share the axis.
-    let asks = |rule: &&Rule| rule.refuse.iter().any(|r| r.when.sharded.is_some());
+    let asks = |rule: &&Rule| {
+        let refusals = rule.refuse.iter().map(|r| &r.when);
+        let mut whens = refusals.chain(rule.valid.iter().map(|v| &v.when));
+        whens.any(|when| when.sharded.is_some())
+    };
     for rule in rules.iter().filter(|rule| !asks(rule)) {
         for (w, act) in rule
             .formats
