@@ -68,10 +68,12 @@ fn head(names: &[&str]) -> String {
     row(&names) + &row(&rule)
 }
 
+/// A rule's plan in the environment that it is for.
 fn at(part: &LayerSpec, rule: &Rule, tp: u64) -> Option<Plan> {
     let ranks = Parallel { tp, ep: 1 };
-    concerns(rule, part, ranks).then(|| {
-        plan_layer(part, ranks, rule, &[]).unwrap_or_else(|e| panic!("{} tp={tp}: {e}", rule.id))
+    let env: Vec<&str> = rule.when.env.as_deref().into_iter().collect();
+    concerns(rule, part, ranks, &env).then(|| {
+        plan_layer(part, ranks, rule, &env).unwrap_or_else(|e| panic!("{} tp={tp}: {e}", rule.id))
     })
 }
 
@@ -166,7 +168,7 @@ fn matrix_text(model: &Model, rules: &[&Rule]) -> String {
                 let plans = rules
                     .iter()
                     .filter(takes)
-                    .filter(|rule| concerns(rule, &spec, ranks))
+                    .filter(|rule| concerns(rule, &spec, ranks, &[]))
                     .map(|rule| (*rule, plan_sizes(&spec, ranks, rule, &[])));
                 let plans = plans.map(|(rule, plan)| match plan {
                     Ok(plan) => (rule, plan),

@@ -207,9 +207,10 @@ pub(super) enum Listed {
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// A finding's code, for example PP103; all of them if left out
+    /// A finding's code (PP103), a word of a verdict, an audit or a case line, a fault (halves-swapped, M4)
+    /// or a citation (S17, facts/reports.md B93); what there is if left out
     #[arg(value_name = "CODE")]
-    pub(super) code: Option<String>,
+    pub(super) code: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `padproof explain`: what a finding's code, a word of an audit or the name of a fault means.
+//! `padproof explain`: what a finding's code, a word, a fault or a citation means.
 //!
 //! It must not decide what a plan finds. Layer 11.
 
@@ -7,15 +7,17 @@ use super::error::CliError;
 use crate::mutant::{self, Mutant, Stage};
 use crate::plan::Fit;
 use crate::report::{
-    CITED, CODES, CodePage, SOURCES, cited_rows, fault_section, fault_words, page_human,
-    verdict_section,
+    CITED, CODES, CodePage, SOURCES, all_case_words, case_words, cited_note, cited_rows,
+    fault_section, fault_words, page_human, verdict_section,
 };
 use crate::run::ExitCode;
 use crate::terms::did_you_mean;
 use std::io::Write;
 
 pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let Some(word) = args.code.as_deref() else {
+    // A citation is two words.
+    let word = args.code.join(" ");
+    if word.is_empty() {
         let width = CODES.iter().map(|p| p.verdict().len()).max().unwrap_or(0);
         for page in CODES {
             let (code, verdict, title) = (page.code, page.verdict(), page.title());
@@ -25,14 +27,22 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
         let words: Vec<&str> = fault_words().filter(|w| !is_mutant(w)).collect();
         let verdicts = Fit::ALL.map(Fit::name).join(", ");
         writeln!(out, "verdicts of plan, worst first: {verdicts}")?;
-        writeln!(out, "words of audit and verify: {}", words.join(", "))?;
+        writeln!(out, "words of run, audit and verify: {}", words.join(", "))?;
         writeln!(
             out,
-            "faults that an audit names: those of padproof list mutants"
+            "faults that an audit names: those of padproof list mutants, or their numbers, such as M4"
         )?;
-        writeln!(out, "citations: facts, or a row such as S17 or B06")?;
+        writeln!(
+            out,
+            "words of a case line: those of docs/case-line.md, such as wild or ceil-block"
+        )?;
+        writeln!(
+            out,
+            "citations: facts, a note such as facts/reports.md, or a row such as S17, B06 or facts/reports.md B93"
+        )?;
         return Ok(ExitCode::Passed);
-    };
+    }
+    let word = word.as_str();
     let lower = word.to_ascii_lowercase();
     if let Some(page) = CodePage::find(word) {
         page_human(page, out)?;
@@ -45,16 +55,48 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
         writeln!(out, "{lower}\n\n{}", section.trim_end().replace('`', ""))?;
     } else if lower == "facts" {
         write!(out, "{SOURCES}")?;
-    } else {
-        let rows = cited_rows(word);
-        if rows.is_empty() {
-            return Err(unknown(word));
-        }
-        for (head, what) in rows {
-            writeln!(out, "{head}, {}: {what}", word.to_ascii_uppercase())?;
-        }
+    } else if let Some(section) = cited_note(&lower) {
+        writeln!(out, "{}", section.trim_end())?;
+    } else if !elsewhere(word, &lower, out)? {
+        return Err(unknown(word));
     }
     Ok(ExitCode::Passed)
+}
+
+/// Writes what a number of a fault, a row of a note or a word of a case line stands for; whether there is any.
+fn elsewhere(word: &str, lower: &str, out: &mut dyn Write) -> Result<bool, CliError> {
+    let (note, row) = match word.rsplit_once(' ') {
+        Some((note, row)) => (note.split(' ').next().unwrap_or_default(), row),
+        None => ("", word),
+    };
+    let rows = cited_rows(row).into_iter();
+    let rows: Vec<_> = rows.filter(|(head, _)| head.starts_with(note)).collect();
+    for (head, what) in &rows {
+        writeln!(out, "{head}, {}: {what}", row.to_ascii_uppercase())?;
+    }
+    // Rows of facts/upstream-padding.md 3.2, which mutants name without the note.
+    let numbered = |mutant: &&Mutant| {
+        let sources = mutant.source.split(", ");
+        let own = sources.filter(|source| !source.contains('/'));
+        own.into_iter()
+            .any(|source| source.eq_ignore_ascii_case(row))
+    };
+    let upstream = "facts/upstream-padding.md".starts_with(note);
+    let mutants: Vec<&Mutant> = match upstream {
+        true => mutant::ALL.iter().filter(numbered).collect(),
+        false => Vec::new(),
+    };
+    for (n, mutant) in mutants.iter().enumerate() {
+        if n > 0 {
+            writeln!(out)?;
+        }
+        fault(mutant, out)?;
+    }
+    let words = case_words(lower);
+    for (key, what) in &words {
+        writeln!(out, "{key}={lower} of a case line: {what}")?;
+    }
+    Ok(!rows.is_empty() || !mutants.is_empty() || !words.is_empty())
 }
 
 /// What is known of a fault that an audit names.
@@ -95,13 +137,13 @@ fn unknown(word: &str) -> CliError {
     let codes: Vec<&str> = CODES.iter().map(|page| page.code).collect();
     let names = mutant::ALL.iter().map(|mutant| mutant.name);
     let verdicts = Fit::ALL.iter().map(|fit| fit.name());
-    let words: Vec<&str> = fault_words().chain(verdicts).chain(names).collect();
+    let words = fault_words().chain(verdicts).chain(names);
+    let words: Vec<&str> = words.chain(all_case_words()).collect();
     let hint = match did_you_mean(&word.to_ascii_uppercase(), &codes) {
         none if none.is_empty() => did_you_mean(&word.to_ascii_lowercase(), &words),
         hint => hint,
     };
     CliError::Usage(format!(
-        "no finding has the code `{word}`{hint}; one of: {}",
-        codes.join(", ")
+        "no finding has the code `{word}`{hint}, and no verdict, fault, word or citation is called so; `padproof explain` lists what there is"
     ))
 }

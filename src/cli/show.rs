@@ -117,6 +117,7 @@ fn conditions(when: &Condition) -> String {
         size("hidden", "<=", when.hidden_max),
         size("hidden", "no multiple of", when.hidden_not_multiple),
         when.env.as_ref().map(|name| format!("{name} is set")),
+        (when.env_not.as_ref()).map(|name| format!("{name} is not set")),
         flag("one scale per token", when.per_token),
         list("arch", when.arch.clone()),
         when.option.clone(),

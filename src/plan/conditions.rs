@@ -66,7 +66,8 @@ impl Facts<'_> {
             && when
                 .env
                 .as_ref()
-                .is_none_or(|name| self.env.contains(&name.as_str()));
+                .is_none_or(|name| self.env.contains(&name.as_str()))
+            && !(when.env_not.iter()).any(|name| self.env.contains(&name.as_str()));
         if !told {
             return Truth::No;
         }
@@ -196,8 +197,8 @@ impl Facts<'_> {
     }
 }
 
-/// Whether a rule is for a layer on these ranks, as far as config and command line tell.
-pub fn concerns(rule: &Rule, layer: &LayerSpec, parallel: Parallel) -> bool {
+/// Whether a rule is for a layer on these ranks, as far as config, command line and environment tell.
+pub fn concerns(rule: &Rule, layer: &LayerSpec, parallel: Parallel, env: &[&str]) -> bool {
     if rule.when == Condition::default() {
         return true;
     }
@@ -209,7 +210,7 @@ pub fn concerns(rule: &Rule, layer: &LayerSpec, parallel: Parallel) -> bool {
     let facts = Facts {
         layer,
         rule,
-        env: &[],
+        env,
         shard_ranks,
         groups: parallel.tp / shard_ranks,
         packed: layer.weight.element().bits() == 4,

@@ -152,7 +152,7 @@ fn without_tensors(
     facts.padding_violations(&plan, &mut found);
     facts.fill_violations(&plan, &mut found);
     storage_violations(&plan, &mut found);
-    facts.count_violations(&plan, &mut found);
+    facts.count_violations(&plan, align.size, &mut found);
     facts.valid_sizes(&mut plan, &mut found);
     facts.rule_violations(&plan, &mut found);
     *stride = facts.stride(&plan, &mut found);
@@ -315,7 +315,8 @@ fn finer_block(plan: &Plan, rule: &Rule, act_order: bool) -> Option<(u64, u64)> 
         Finer::Halved => {
             let halves =
                 std::iter::successors(Some(block), |b| b.is_multiple_of(2).then_some(b / 2));
-            let mut fitting = halves.filter(|b| plan.width.is_multiple_of(*b));
+            let both = |b: &u64| plan.width.is_multiple_of(*b) && plan.dims.h.is_multiple_of(*b);
+            let mut fitting = halves.filter(both);
             fitting.next()?
         }
         Finer::Gcd | Finer::Cut => block,

@@ -158,7 +158,7 @@ fn absurd_sizes_are_sentences() {
 #[test]
 fn the_stride_variable_widens_rows_only() {
     let spec = layer(1024, 2048, Activation::Swiglu, WeightFormat::Fp8);
-    let rule = Rules::builtin().get("sglang.triton.fp8").unwrap();
+    let rule = Rules::builtin().get("sglang.triton.fp8.rocm").unwrap();
     let bare = plan_layer(&spec, Parallel { tp: 4, ep: 1 }, rule, &[]).unwrap();
     let wide = plan_layer(
         &spec,

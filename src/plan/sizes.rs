@@ -2,7 +2,7 @@
 //! (facts/upstream-padding.md 1.9).
 
 use super::PlanError;
-use super::arith::{padded, product};
+use super::arith::{lcm, padded, product, round_up};
 use crate::rule::Sizes;
 
 /// Rows of w13 and width of w2, both in elements.
@@ -62,9 +62,49 @@ pub(super) fn formula(
     })
 }
 
+/// The alignment that TRT-LLM's trtllm-gen method for NVFP4 begins with; it is raised to 128 where no rank's
+/// width is a multiple of that then (facts/upstream-padding.md 1.6 T4).
+const TRTLLM_GEN_ALIGN: u64 = 32;
+
+/// Columns of w2's scales that a rank gets where the method pads their number as if they were channels: to
+/// the least common multiple of alignment, group and ranks, or, where a rank's share of that is no multiple of
+/// the alignment, to that share rounded up on every rank. None where a size leaves its type.
+pub(super) fn trtllm_gen_scales(i: u64, ranks: u64, align: u64, group: u64) -> Option<u64> {
+    let least = round_up(i.div_ceil(ranks), TRTLLM_GEN_ALIGN)?;
+    let align = match (group, align) {
+        // NVFP4's alone: MXFP4's is 128 from the start.
+        (16, 128) if least.is_multiple_of(128) => TRTLLM_GEN_ALIGN,
+        _ => align,
+    };
+    let scales = i.div_ceil(group);
+    let common = lcm(lcm(align, group)?, ranks)?;
+    let share = round_up(scales, common)?.checked_div(ranks)?;
+    let multiple = match share.is_multiple_of(align) {
+        true => common,
+        false => round_up(share, align)?.checked_mul(ranks)?,
+    };
+    let padded = round_up(scales, multiple.checked_div(group)?.max(1))?;
+    Some(padded.div_ceil(ranks))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// facts/upstream-padding.md 1.6 T4: 4096 channels of a rank have 256 scales. Nemotron-3-Ultra on 4 ranks and
+    /// Nemotron-3-Super on 2: 1280 have 80, 1408 have 88; gpt-oss on 8: 384 of MXFP4 have 12.
+    #[test]
+    fn scales_padded_as_channels_are_others_than_the_weights_need() {
+        assert_eq!(trtllm_gen_scales(32_000, 8, 128, 16), Some(250));
+        assert_eq!(trtllm_gen_scales(5120, 4, 128, 16), Some(84));
+        assert_eq!(trtllm_gen_scales(2688, 2, 128, 16), Some(84));
+        assert_eq!(trtllm_gen_scales(2880, 8, 128, 32), Some(12));
+        assert_eq!(trtllm_gen_scales(2048, 8, 128, 16), Some(16));
+        for width in 1..=4096_u64 {
+            let alone = trtllm_gen_scales(width, 1, 128, 32);
+            assert_eq!(alone, Some(width.next_multiple_of(128) / 32), "{width}");
+        }
+    }
 
     fn sizes(s: Sizes, width: u64, gated: bool, packed: bool) -> (u64, u64) {
         let f = formula(s, width, width, if gated { 2 } else { 1 }, packed).unwrap();

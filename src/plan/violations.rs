@@ -2,6 +2,7 @@
 
 use super::conditions::{Facts, Truth};
 use super::scales::Straddle;
+use super::sizes::trtllm_gen_scales;
 use super::split::Cut;
 use super::{Effect, Plan, REFINE_MIN, ScalePlan, Unit, Violation};
 use crate::model::ZeroPoints;
@@ -357,7 +358,10 @@ impl Facts<'_> {
     }
 
     /// V-7 and V-12: scales for every channel, biases added once.
-    pub(super) fn count_violations(&self, plan: &Plan, found: &mut Vec<Violation>) {
+    pub(super) fn count_violations(&self, plan: &Plan, align: u64, found: &mut Vec<Violation>) {
+        if let (Count::TrtllmGen, Some(scale)) = (self.rule.scale.count, plan.w2_scale) {
+            found.extend(miscounted(plan, scale, align, self.shard_ranks));
+        }
         let group = plan.w2_scale.map_or(0, |s| s.col_block);
         let short = |len: u64| len.checked_rem(group).filter(|&rest| rest != 0);
         let mut runs = plan.ranks.iter().filter(|_| !self.layer.act_order);
@@ -425,6 +429,30 @@ impl Facts<'_> {
         }
         added
     }
+}
+
+/// The scales of w2, where their number is padded as if they were channels and ranks get other columns than
+/// their weights need. NVFP4's are fitted to the buffer, MXFP4's copied as they are, which stops.
+fn miscounted(plan: &Plan, scale: ScalePlan, align: u64, ranks: u64) -> Option<Violation> {
+    let group = scale.col_block.max(1);
+    let given = trtllm_gen_scales(plan.dims.i, ranks, align, group)?;
+    let needed = plan.width_padded.div_ceil(group);
+    let (then, effect) = match plan.weight {
+        WeightFormat::Nvfp4 => ("rank 1 takes scales of other channels", Effect::Wrong),
+        _ => ("the copy into the buffer stops", Effect::Refused),
+    };
+    (given != needed).then(|| Violation {
+        code: "PP138",
+        axis: "w2 scale columns",
+        value: given,
+        unit: Unit::Blocks,
+        granule: 0,
+        message: format!(
+            "the number of scales is padded as if they were channels: a rank gets {given}, where its {} channels have {needed}, and {then}",
+            plan.width_padded
+        ),
+        effect,
+    })
 }
 
 /// The number that K must be a multiple of: whole groups for formats that pack or share scales

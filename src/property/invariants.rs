@@ -5,7 +5,7 @@
 //! It must not change a plan. Layer 8.
 
 use super::silence::silence;
-use crate::plan::{Effect, Fit, Plan, ScalePlan};
+use crate::plan::{Effect, Fit, Plan, RankPlan, ScalePlan};
 use crate::rule::{Condition, Rule, Verdict};
 use crate::terms::{Bias, Extent, LayerKind, Place};
 
@@ -129,6 +129,17 @@ pub fn invariants(rule: &Rule, plan: &Plan) -> Vec<String> {
             d.i,
             plan.fit.name()
         )
+    });
+    let beyond = |r: &&RankPlan| r.expert_start.saturating_add(r.expert_len) > d.e;
+    let beyond = plan.ranks.iter().find(beyond);
+    claim(beyond.is_none(), &|| {
+        beyond.map_or(String::new(), |r| {
+            let (first, len) = (r.expert_start, r.expert_len);
+            format!(
+                "rank {} holds {len} experts from {first} on, of {}",
+                r.rank, d.e
+            )
+        })
     });
     let shared = d.e.is_multiple_of(plan.parallel.ep)
         || plan.layer.follows() != crate::terms::LayerKind::Routed;

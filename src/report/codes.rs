@@ -28,7 +28,7 @@ pages![
     "PP101", "PP102", "PP103", "PP104", "PP105", "PP106", "PP109", "PP110", "PP111", "PP114",
     "PP115", "PP116", "PP117", "PP118", "PP119", "PP120", "PP121", "PP122", "PP123", "PP124",
     "PP125", "PP126", "PP127", "PP128", "PP129", "PP130", "PP131", "PP132", "PP133", "PP134",
-    "PP135", "PP136", "PP137",
+    "PP135", "PP136", "PP137", "PP138",
 ];
 
 impl CodePage {
@@ -92,6 +92,42 @@ pub fn cited_rows(row: &str) -> Vec<(&'static str, &'static str)> {
         found.extend(rows.find(same).map(|(_, what)| (head, what)));
     }
     found
+}
+
+/// What is said of a note as a whole: `facts/reports.md`.
+pub fn cited_note(note: &str) -> Option<&'static str> {
+    let mut sections = SOURCES.split("\n## ").skip(1);
+    sections.find(|section| {
+        section
+            .strip_prefix(note)
+            .is_some_and(|rest| rest.starts_with(':'))
+    })
+}
+
+/// The words of a case line, a table for each key.
+const CASE_LINE: &str = include_str!("../../docs/case-line.md");
+
+/// Every key's table: its words, and what each means.
+fn case_rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let sections = CASE_LINE.split("\n## ").skip(1);
+    sections.flat_map(|section| {
+        let key = section.split('`').nth(1).unwrap_or_default();
+        section.lines().filter_map(move |line| {
+            let (word, what) = line.strip_prefix("| `")?.split_once("` | ")?;
+            Some((key, word, what.strip_suffix(" |")?))
+        })
+    })
+}
+
+/// The keys that have a word, and what it means there.
+pub fn case_words(word: &str) -> Vec<(&'static str, &'static str)> {
+    let own = case_rows().filter(|(_, known, _)| *known == word);
+    own.map(|(key, _, what)| (key, what)).collect()
+}
+
+/// Every word of every key.
+pub fn all_case_words() -> impl Iterator<Item = &'static str> {
+    case_rows().map(|(_, word, _)| word)
 }
 
 /// The words of a plan's verdict, a section each.

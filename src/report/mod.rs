@@ -33,8 +33,8 @@ pub use audit_human::audit_human;
 pub use audit_json::audit_json;
 pub use block::finding_block;
 pub use codes::{
-    CITED, CODES, CodePage, SOURCES, cited_rows, fault_section, fault_words, page_human,
-    verdict_section,
+    CITED, CODES, CodePage, SOURCES, all_case_words, case_words, cited_note, cited_rows,
+    fault_section, fault_words, page_human, verdict_section,
 };
 pub use concise::Concise;
 pub use human::{Human, Verbosity};

@@ -49,6 +49,8 @@ pub struct Condition {
     pub hidden_not_multiple: Option<u64>,
     /// This environment variable is set to a true value.
     pub env: Option<String>,
+    /// This environment variable is not set to a true value.
+    pub env_not: Option<String>,
     /// Activations carry one scale per token, or do not.
     pub per_token: Option<bool>,
     /// One of these architectures.

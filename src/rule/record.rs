@@ -103,6 +103,9 @@ pub enum Count {
     Ceil,
     /// One for each whole group: channels past the last whole group have none.
     Floor,
+    /// As TRT-LLM's trtllm-gen methods pad them before the cut: to the multiple that as many channels would be
+    /// padded to (facts/upstream-padding.md 1.6 T4, 3.2 M40).
+    TrtllmGen,
 }
 
 /// How far a stack that repeats scales goes.
@@ -115,7 +118,7 @@ pub enum Finer {
     /// One block for both axes of both weights: gcd(block, width of a rank, hidden size)
     /// (facts/upstream-padding.md 1.3 V9).
     Gcd,
-    /// One group along K of both weights, halved until it divides the width of a rank
+    /// One group along K of both weights, halved until it divides the width of a rank and the hidden size
     /// (facts/upstream-padding.md 1.1 S23).
     Halved,
 }
@@ -410,7 +413,7 @@ impl Rule {
         let sent = self.sent.iter().flat_map(|one| one.variables());
         let stride = self.stride.iter().map(|s| s.env.as_str());
         whens
-            .filter_map(|w| w.env.as_deref())
+            .flat_map(|w| w.env.iter().chain(&w.env_not).map(String::as_str))
             .chain(stride)
             .chain(sent)
             .collect()

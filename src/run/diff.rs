@@ -22,8 +22,13 @@ pub enum Figure {
 type Named = (&'static str, fn(&Line) -> Option<Figure>);
 
 /// Everything that is compared, and shown where it differs.
-const FIGURES: [Named; 12] = [
+const FIGURES: [Named; 13] = [
     ("version", |l| word(&l.version)),
+    // Tables without the column are of no dispatch.
+    ("dispatch", |l| {
+        let none = l.dispatch.is_empty();
+        word(if none { "none" } else { &l.dispatch })
+    }),
     ("verdict", |l| word(l.verdict.name())),
     ("width", |l| Some(Figure::Count(l.width))),
     ("padded", |l| Some(Figure::Count(l.width_padded))),
@@ -416,6 +421,7 @@ mod tests {
         };
         assert_eq!(names(|l| l.version = "0.2".to_owned()), ["version"]);
         assert_eq!(names(|l| l.hidden = 60), ["logical hidden"]);
+        assert_eq!(names(|l| l.dispatch = "d".to_owned()), ["dispatch"]);
         assert_eq!(names(|l| l.ranks = "48*2".to_owned()), ["ranks"]);
         assert_eq!(names(|l| l.bytes = 11), ["bytes"]);
         assert_eq!(names(|l| l.activation_bytes = 1), [""; 0]);

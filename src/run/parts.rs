@@ -127,7 +127,7 @@ impl<'q> Parts<'q> {
     /// on the ranks that share it.
     fn takes(&self, rule: &Rule, at: usize, asked: Parallel) -> bool {
         let part = &self.all[at];
-        let concerned = |ranks| concerns(rule, part, ranks);
+        let concerned = |ranks| concerns(rule, part, ranks, self.query.env);
         rule.layers.contains(&part.kind.follows())
             && rule.formats.contains(&part.weight)
             && of_method(rule, self.model)

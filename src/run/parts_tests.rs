@@ -77,7 +77,7 @@ fn no_degree_is_without_padding_where_a_part_is_stored_otherwise() {
     let found = survey(
         &model,
         Rules::builtin(),
-        &ask(Some("sglang.triton.fp8-block")),
+        &advised(Some("sglang.triton.fp8-block"), 4, 1),
     );
     let advice = &found.unwrap().advice.rules[0];
     assert_eq!((advice.aligned.len(), advice.verdict), (0, Fit::Unknown));

@@ -288,21 +288,22 @@ pub fn survey_replicas<'q>(
         not_judged: Vec::new(),
         named_fails: false,
     };
-    for &at in &asked {
+    // What the ranks leave out. That a rule is for other checkpoints is an answer.
+    let mut left: Vec<NotJudged> = Vec::new();
+    for at in asked {
+        let before = survey.not_judged.len();
         survey.judge(&parts, at)?;
+        left.extend_from_slice(&survey.not_judged[before..]);
+        survey.not_judged.extend(parts.of_other_methods(at));
         survey.leave_open(&parts, at)?;
     }
     let planned = survey.plans.iter().any(|one| !one.uncovered);
-    // Of the ranks alone: what is for other checkpoints does not run the model, which is an answer.
-    let mut left = survey.not_judged.iter().filter(|one| one.rule.is_some());
-    if let (false, Some(rule), Some(first)) = (planned, query.rule, left.next()) {
+    if let (false, Some(rule), Some(first)) = (planned, query.rule, left.first()) {
         return Err(SurveyError::Unplanned {
             rule: rule.to_owned(),
             why: first.why.clone(),
         });
     }
-    let others = asked.iter().flat_map(|&at| parts.of_other_methods(at));
-    survey.not_judged.extend(others);
     if query.advice {
         survey.advice = Advice::of(&parts, &survey.plans);
     }

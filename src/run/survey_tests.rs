@@ -42,7 +42,10 @@ fn current_rules_come_before_historical_ones() {
 #[test]
 fn layers_of_another_format_are_planned_too() {
     use crate::terms::WeightFormat::{Fp8, Fp8Block};
-    let query = ask(Some("sglang.triton.*"), None);
+    let query = Query {
+        arch: Some("cuda"),
+        ..ask(Some("sglang.triton.*"), None)
+    };
     let mut mixed = model();
     assert!(
         !survey(&mixed, Rules::builtin(), &query)

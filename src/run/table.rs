@@ -215,7 +215,7 @@ impl Table {
                             tp,
                             ..query.parallel
                         };
-                        if !concerns(rule, &part, parallel) {
+                        if !concerns(rule, &part, parallel, query.env) {
                             continue;
                         }
                         let mut plan = plan_layer(&part, parallel, rule, query.env)

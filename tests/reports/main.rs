@@ -10,7 +10,7 @@ mod runs;
 use padproof::model::ZeroPoints;
 use padproof::num::{Dtype, E8m0Nan, Encode, NibbleOrder, pack_nibbles, unpack_nibbles};
 use padproof::plan::{Role, Violation, plan, plan_under};
-use padproof::property::{Trial, Verdict, find};
+use padproof::property::{Trial, Verdict, find, invariants};
 use padproof::rule::{Rule, Rules};
 use padproof::run::{hold, hold_file};
 use padproof::subject::Cpu;
@@ -404,6 +404,14 @@ fn expert_windows_stay_inside_the_table() {
         .map(|r| (r.expert_start, r.expert_len))
         .collect();
     assert_eq!(windows, [(0, 32), (32, 32), (64, 32), (96, 32)]);
+    // The report's window, 112 and 32 more, names itself; 96 and 32 more does not.
+    let rule = Rules::builtin().get("sglang.triton.bf16").unwrap();
+    let case = parsed("e=128,k=8,h=32,i=32,tp=4,ep=4,w=bf16");
+    let mut made = plan_under(&case, rule).unwrap();
+    assert_eq!(invariants(rule, &made), [""; 0]);
+    made.ranks[3].expert_start = 112;
+    let wanted = "rank 3 holds 32 experts from 112 on, of 128";
+    assert_eq!(invariants(rule, &made), [wanted]);
     let uneven = plan(&parsed("e=128,k=8,h=32,i=32,tp=3,ep=3"));
     assert!(uneven.is_ok_and(|p| p.violations.iter().any(|v| v.code == "PP106")));
 }
