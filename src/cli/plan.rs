@@ -58,19 +58,13 @@ pub(super) fn plan(
         write(&table, args.format, environment, out)?;
         return Ok(ExitCode::Passed);
     }
-    let [model] = models.as_slice() else {
-        unreachable!("a model is required without --all");
-    };
     if args.tensors && (ranks.len() > 1 || args.format != PlanFormat::Human) {
         return Err(CliError::Usage(
             "--tensors shows one --tp to people; --format json holds the tensors of every plan anyway".to_owned(),
         ));
     }
-    let one = |tp: &u64| {
-        let parallel = Parallel {
-            tp: *tp,
-            ep: args.ep,
-        };
+    let one = |(model, tp): (&Model, u64)| {
+        let parallel = Parallel { tp, ep: args.ep };
         let advice = ranks.len() == 1 && !args.tensors;
         survey_replicas(
             model,
@@ -83,13 +77,20 @@ pub(super) fn plan(
             args.dp,
         )
     };
-    let surveys = ranks.iter().map(one).collect::<Result<Vec<Survey>, _>>()?;
+    // Layers of different sizes are models by themselves.
+    let asked = (models.iter()).flat_map(|model| ranks.iter().map(move |tp| (model, *tp)));
+    let surveys = asked.map(one).collect::<Result<Vec<Survey>, _>>()?;
     match (surveys.as_slice(), args.format) {
-        ([survey], PlanFormat::Human) => {
-            let rank = args.tensors.then(|| rank(args, survey)).transpose()?;
-            plan_human(survey, environment.columns, out)?;
-            if let Some(rank) = rank {
-                plan_tensors(survey, rank, environment.columns, out)?;
+        (surveys, PlanFormat::Human) if ranks.len() == 1 => {
+            for (n, survey) in surveys.iter().enumerate() {
+                if n > 0 {
+                    writeln!(out)?;
+                }
+                let rank = args.tensors.then(|| rank(args, survey)).transpose()?;
+                plan_human(survey, environment.columns, out)?;
+                if let Some(rank) = rank {
+                    plan_tensors(survey, rank, environment.columns, out)?;
+                }
             }
         }
         ([survey], PlanFormat::Json) => plan_json(survey, out)?,
@@ -152,7 +153,7 @@ fn rank(args: &PlanArgs, survey: &Survey) -> Result<usize, CliError> {
 /// The model that is named, else every built-in one; in another format where that is asked for.
 fn models(args: &PlanArgs, environment: &Environment) -> Result<Vec<Model>, CliError> {
     let mut models = match &args.model {
-        Some(given) => vec![select::model(given, environment)?],
+        Some(given) => select::models(given, environment)?,
         None => model::builtin().to_vec(),
     };
     if let Some(format) = args.weights {

@@ -29,6 +29,14 @@ pub(super) fn model(given: &str, environment: &Environment) -> Result<Model, Cli
     }
 }
 
+/// The same, of a config whose layers have different sizes a model for each kind of layer.
+pub(super) fn models(given: &str, environment: &Environment) -> Result<Vec<Model>, CliError> {
+    match model::load_each(given) {
+        Err(error @ ModelError::NoModel { .. }) => Ok(vec![elsewhere(given, error, environment)?]),
+        read => Ok(read?),
+    }
+}
+
 #[cfg(feature = "hub")]
 fn elsewhere(given: &str, error: ModelError, environment: &Environment) -> Result<Model, CliError> {
     if !super::hub::is_repository(given) {

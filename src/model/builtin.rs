@@ -104,6 +104,8 @@ fn model(e: Entry) -> Model {
         bias: e.bias.unwrap_or(Bias::None),
         interleaved: e.interleaved,
         shared: e.shared,
+        // Which key gives it is not recorded: a multiple of the routed width mostly follows that.
+        shared_each: (e.shared).filter(|shared| !shared.is_multiple_of(e.intermediate.max(1))),
         dense: e.dense,
         dense_layers: dense_layers(e.dense, e.layers.saturating_sub(e.moe_layers), e.moe_layers),
         mtp_layers: e.mtp_layers,

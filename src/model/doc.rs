@@ -57,7 +57,7 @@ impl<'a> Doc<'a> {
                     return Err(ModelError::Uneven {
                         file: self.file.to_owned(),
                         key: self.name(key),
-                        value: shown(value),
+                        value: format!("{}: {}", shown(value), distinct(items)),
                     });
                 }
             },
@@ -253,6 +253,23 @@ impl<'a> Doc<'a> {
             wanted,
         }
     }
+}
+
+/// The first few of a list's values, each once.
+fn distinct(items: &[Value]) -> String {
+    const MOST: usize = 4;
+    let mut seen: Vec<&Value> = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+        if seen.len() > MOST {
+            break;
+        }
+    }
+    let words: Vec<String> = seen.iter().take(MOST).map(|one| shown(one)).collect();
+    let more = if seen.len() > MOST { ", …" } else { "" };
+    format!("{}{more}", words.join(", "))
 }
 
 /// What kind of JSON value it is, in words.

@@ -196,13 +196,15 @@ pub enum ModelError {
         other_value: String,
     },
     /// A list with one value per layer, where layers differ.
-    #[error("{file}: {key} differs from layer to layer ({value}), which is not supported")]
+    #[error(
+        "{file}: {key} differs from layer to layer ({value}), which `padproof plan` alone takes: it plans each kind of layer by itself"
+    )]
     Uneven {
         /// Path as given.
         file: String,
         /// The key.
         key: String,
-        /// The list as written, shortened.
+        /// The list in words, with the first few of what stands there.
         value: String,
     },
     /// More experts chosen than there are.

@@ -70,6 +70,9 @@ pub struct Model {
     pub interleaved: bool,
     /// Width of all shared experts together, if there are any.
     pub shared: Option<u64>,
+    /// Width of one shared expert, where a key of its own gives it and not the routed experts' width.
+    #[serde(skip)]
+    pub shared_each: Option<u64>,
     /// Width of dense layers, or of a dense MLP beside the experts, if there are any.
     pub dense: Option<u64>,
     /// Layers that have a dense part, of those widths.

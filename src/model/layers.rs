@@ -281,6 +281,13 @@ pub(super) fn dense(
     doc.whole(key, value, 1).map(Some)
 }
 
+/// Keys of how many shared experts there are.
+pub(super) const COUNT: &[&str] = &[
+    "n_shared_experts",
+    "num_shared_experts",
+    "num_shared_expert",
+    "moe_num_shared_experts",
+];
 /// Keys of one shared expert's width, to be multiplied by their number.
 pub(super) const EACH: &[&str] = &["moe_shared_expert_intermediate_size"];
 /// Keys of the width of all shared experts together.
@@ -291,18 +298,20 @@ pub(super) const TOTAL: &[&str] = &[
     "shared_intermediate_size",
 ];
 
+/// Width of one shared expert, where a key of its own gives it, of `total` together.
+pub(super) fn shared_each(doc: &Doc<'_>, total: Option<u64>) -> Result<Option<u64>, ModelError> {
+    let (Some(total), all) = (total, doc.perhaps(TOTAL)?) else {
+        return Ok(None);
+    };
+    all.map_or_else(|| doc.perhaps(EACH), |_| Ok(Some(total)))
+}
+
 /// Width of all shared experts together, where there are any.
 pub(super) fn shared(
     doc: &Doc<'_>,
     family: &Family,
     intermediate: u64,
 ) -> Result<Option<u64>, ModelError> {
-    const COUNT: &[&str] = &[
-        "n_shared_experts",
-        "num_shared_experts",
-        "num_shared_expert",
-        "moe_num_shared_experts",
-    ];
     let count = doc.number(COUNT, 0)?;
     if let Some((_, 0)) = count {
         return Ok(None);

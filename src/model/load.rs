@@ -5,6 +5,7 @@
 use super::doc::{Doc, cut, shown};
 use super::error::{ModelError, NotMoe};
 use super::facts::{Grade, Model, dense_layers};
+use super::uneven::parse_each;
 use super::{activation, builtin, family, json, layers, quant, router};
 use crate::terms::{Bias, nearest};
 use serde_json::{Map, Value};
@@ -26,7 +27,7 @@ pub const LAYER_LIMIT: u64 = 1 << 10;
 const CONFIG: &str = "config.json";
 const BESIDE: &str = "hf_quant_config.json";
 
-const EXPERTS: &[&str] = &[
+pub(super) const EXPERTS: &[&str] = &[
     "num_experts",
     "n_routed_experts",
     "num_local_experts",
@@ -34,7 +35,7 @@ const EXPERTS: &[&str] = &[
     "num_routed_experts",
     "ffn_config.moe_num_experts",
 ];
-const TOP_K: &[&str] = &[
+pub(super) const TOP_K: &[&str] = &[
     "num_experts_per_tok",
     "experts_per_token",
     "num_experts_per_token",
@@ -67,19 +68,48 @@ pub(super) const NESTED: &[&str] = &[
 /// What exists as a path is read as one; built-in names are taken in any case, with or without
 /// the organisation before them.
 pub fn load(path_or_name: &str) -> Result<Model, ModelError> {
+    let parse = |json: &str, file: &str, beside: Option<&str>| {
+        let source = path_or_name.to_owned();
+        parse(json, file, beside).map(|model| Model { source, ..model })
+    };
+    read_by(path_or_name, &parse, Model::clone)
+}
+
+/// As [`load`], of a config whose layers have different sizes a model for each kind of layer.
+pub fn load_each(path_or_name: &str) -> Result<Vec<Model>, ModelError> {
+    let sourced = |model| Model {
+        source: path_or_name.to_owned(),
+        ..model
+    };
+    let parse = |json: &str, file: &str, beside: Option<&str>| {
+        let all = parse_each(json, file, beside)?;
+        Ok(all.into_iter().map(sourced).collect())
+    };
+    read_by(path_or_name, &parse, |known| vec![known.clone()])
+}
+
+/// How a config's text is read: its path, and the text of the quantisation file beside it.
+type Parse<'p, T> = &'p dyn Fn(&str, &str, Option<&str>) -> Result<T, ModelError>;
+
+/// Reads what is named: a config by `parse`, a built-in model by `known`.
+fn read_by<T>(
+    path_or_name: &str,
+    parse: Parse<'_, T>,
+    known: fn(&Model) -> T,
+) -> Result<T, ModelError> {
     let path = Path::new(path_or_name);
-    if path.is_dir() {
-        return match text(&path.join(CONFIG).to_string_lossy())? {
-            Some(json) => parse_beside(&json, &path.join(CONFIG), path_or_name),
-            None => Err(ModelError::NoConfig {
-                dir: path_or_name.to_owned(),
-            }),
-        };
-    }
-    match text(path_or_name)? {
-        Some(json) => parse_beside(&json, path, path_or_name),
+    let config = match path.is_dir() {
+        true => path.join(CONFIG),
+        false => path.to_owned(),
+    };
+    let file = config.to_string_lossy();
+    match text(&file)? {
+        Some(json) => parse(&json, &file, beside(&config)?.as_deref()),
+        None if path.is_dir() => Err(ModelError::NoConfig {
+            dir: path_or_name.to_owned(),
+        }),
         None => builtin::find(path_or_name)
-            .cloned()
+            .map(known)
             .ok_or_else(|| missing(path_or_name)),
     }
 }
@@ -108,19 +138,12 @@ fn missing(given: &str) -> ModelError {
     }
 }
 
-/// Parses a file's text, with the quantisation file that may lie beside it.
-fn parse_beside(json: &str, path: &Path, given: &str) -> Result<Model, ModelError> {
-    let file = path.to_string_lossy();
-    let beside = path.with_file_name(BESIDE);
-    let quant = match path.file_name().is_some_and(|name| name == CONFIG) {
-        true => text(&beside.to_string_lossy())?,
-        false => None,
-    };
-    let model = parse(json, &file, quant.as_deref())?;
-    Ok(Model {
-        source: given.to_owned(),
-        ..model
-    })
+/// The text of the quantisation file that may lie beside a config.
+fn beside(config: &Path) -> Result<Option<String>, ModelError> {
+    match config.file_name().is_some_and(|name| name == CONFIG) {
+        true => text(&config.with_file_name(BESIDE).to_string_lossy()),
+        false => Ok(None),
+    }
 }
 
 /// The text of a file, none if there is no such file.
@@ -193,7 +216,15 @@ pub(super) fn object(json: &str, file: &str) -> Result<Map<String, Value>, Model
 /// Reads the text of a `config.json`; `file` is its path for messages, `hf_quant` the text of
 /// the `hf_quant_config.json` beside it.
 pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, ModelError> {
-    let map = object(json, file)?;
+    parse_map(&object(json, file)?, file, hf_quant)
+}
+
+/// The same of its top object.
+pub(super) fn parse_map(
+    map: &Map<String, Value>,
+    file: &str,
+    hf_quant: Option<&str>,
+) -> Result<Model, ModelError> {
     let beside_file = Path::new(file).with_file_name(BESIDE);
     let beside_file = beside_file.to_string_lossy();
     let beside_map = hf_quant
@@ -202,7 +233,7 @@ pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, Mo
     let root = Doc {
         file,
         path: "",
-        map: &map,
+        map,
         lists: false,
     };
     let beside = beside_map.as_ref().map(|map| Doc {
@@ -293,6 +324,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         bias: if family.oai { Bias::Both } else { Bias::None },
         interleaved: family.oai,
         shared,
+        shared_each: layers::shared_each(&doc, shared)?,
         dense,
         dense_layers: dense_layers(dense, layers.dense.len() as u64, layers.moe.len() as u64),
         mtp_layers: layers.mtp,

@@ -19,6 +19,7 @@ mod parts;
 mod quant;
 mod router;
 mod schemes;
+mod uneven;
 
 pub use builtin::builtin;
 pub use edit::edited;
@@ -26,4 +27,5 @@ pub use error::{ModelError, NotMoe, Said};
 pub use facts::{Grade, Model, Quant, Share, ZeroPoints};
 pub use json::{top_level, value_at};
 pub use keys::{WidthKey, WidthOf, block_key, group_key, width_keys, width_strays};
-pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, parse};
+pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, load_each, parse};
+pub use uneven::parse_each;

@@ -204,6 +204,10 @@ impl Config {
         let mut model = self.model.clone();
         model.intermediate = recipe.routed.width.to;
         model.shared = recipe.shared.as_ref().map(|part| part.width.to);
+        // As many of them as there were.
+        let shared = recipe.shared.as_ref().map(|part| &part.width);
+        model.shared_each =
+            (model.shared_each.zip(shared)).map(|(each, w)| w.to / (w.from / each.max(1)).max(1));
         if let Some(blocks) = recipe.routed.blocks {
             let finer = |format: WeightFormat| {
                 let part = &recipe.routed;

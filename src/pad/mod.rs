@@ -31,7 +31,7 @@ pub use certificate::{
 };
 pub use error::PadError;
 pub use folder::partial;
-pub use recipe::{Recipe, Request, recipe};
+pub use recipe::{Recipe, Request, recipe, refused};
 pub use sizes::{Blocks, Part, Width};
 pub use verify::{Fault, Verified, verify};
 pub use write::{Outcome, Padded, Progress, Step, pad};

@@ -160,23 +160,51 @@ pub fn recipe(
         routed: part,
         shared,
     };
-    match routed.zero_points {
-        Some(_) if !recipe.same() => Err(PadError::Refused(format!(
-            "the config of {} says that its {} weights have zero points, which are not padded",
-            model.name, routed.weight
-        ))),
-        None if routed.act_order && !recipe.same() => Err(PadError::Refused(format!(
-            "the config of {} says that the groups of its {} weights are permuted (desc_act, actorder), which are not padded",
-            model.name, routed.weight
-        ))),
-        None if routed.weight == WeightFormat::Int4Channel && !recipe.same() => {
-            Err(PadError::Refused(format!(
-                "the config of {} says that its INT4 weights have one scale a row, which are not padded",
-                model.name
-            )))
-        }
+    match unequal(&model.name, &routed) {
+        Some(why) if !recipe.same() => Err(PadError::Refused(why)),
         _ => Ok(recipe),
     }
+}
+
+/// Why no checkpoint of a model is padded, as far as its config tells, in a sentence: what else is refused by
+/// the names or types of its tensors too.
+pub fn refused(model: &Model) -> Option<String> {
+    let (name, quant) = (&model.name, &model.quant);
+    let routed = layers(model, 0).swap_remove(0);
+    if let Some(why) = unequal(name, &routed) {
+        return Some(why);
+    }
+    let method = &quant.method;
+    if ["awq", "gptq"].iter().any(|own| method.contains(own)) {
+        return Some(format!(
+            "the config of {name} says that its weights are packed as {method} packs them, which are not padded"
+        ));
+    }
+    let others = quant.others.iter().map(|share| share.format);
+    let mut others = others.chain(quant.draft_format);
+    let other = others.find(|other| *other != quant.format && other.scale().is_some())?;
+    Some(format!(
+        "the config of {name} says that its experts are {} in some layers and {other} in others, which are not padded",
+        quant.format
+    ))
+}
+
+/// Weights whose padding would take more than zeros and scales.
+fn unequal(name: &str, routed: &LayerSpec) -> Option<String> {
+    let format = routed.weight;
+    let what = match routed.zero_points {
+        Some(_) => format!("its {format} weights have zero points"),
+        None if routed.act_order => {
+            format!("the groups of its {format} weights are permuted (desc_act, actorder)")
+        }
+        None if format == WeightFormat::Int4Channel => {
+            "its INT4 weights have one scale a row".to_owned()
+        }
+        None => return None,
+    };
+    Some(format!(
+        "the config of {name} says that {what}, which are not padded"
+    ))
 }
 
 /// The rule that pads the end of the whole axis, so that each rank's equal share is a multiple.

@@ -318,12 +318,20 @@ fn way(way: &Instead) -> String {
             instead_of(way)
         ),
         Way::PadOffline => format!(
-            "checkpoint padded to {} before it is served, {}",
+            "checkpoint padded to {} before it is served{}, {}",
             sizes(way, size),
+            asked(way),
             instead_of(way)
         ),
     };
     format!("{what}: {}", cost(way))
+}
+
+/// ` (padproof pad --tp 8 --align 128)`, where that makes it.
+fn asked(way: &Instead) -> String {
+    way.pad.map_or(String::new(), |pad| {
+        format!(" (padproof pad --tp {} --align {})", pad.tp, pad.align)
+    })
 }
 
 /// What the source of an advised rule leaves open.

@@ -79,6 +79,15 @@ pub struct Changed {
     pub width_padded: u64,
 }
 
+/// What `padproof pad` is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PadAs {
+    /// Ranks (`--tp`).
+    pub tp: u64,
+    /// Multiple of a rank's width, in elements (`--align`).
+    pub align: u64,
+}
+
 /// One way around a plan, and what it costs against unpadded weights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Instead {
@@ -110,6 +119,9 @@ pub struct Instead {
     /// Every part that it changes, where it changes the checkpoint or its scales.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Changed>,
+    /// How `padproof pad` makes the checkpoint, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pad: Option<PadAs>,
     /// The other parts that a rule is for, as they are then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Beside>,

@@ -2,22 +2,16 @@
 //!
 //! It must not decide anything that `plan` decides. Layer 9.
 
-use super::advice::{Beside, Changed, Instead, Way};
+use super::advice::{Beside, Changed, Instead, PadAs, Way};
 use super::cost::Cost;
 use super::ways::{About, Trial};
-use crate::plan::{Fit, LayerSpec, Parallel, Plan};
-use crate::terms::{Extent, LayerKind, WeightFormat};
+use crate::model::{Model, Quant, WidthKey, WidthOf};
+use crate::pad::{Request, recipe, refused};
+use crate::plan::{Fit, LayerSpec, Plan};
+use crate::terms::{LayerKind, WeightFormat};
 
 /// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
 const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
-
-/// The elements along K that share a scale, if they do.
-fn block(part: &LayerSpec) -> Option<u64> {
-    match part.weight.scale()?.cols {
-        Extent::Block(block) => Some(block),
-        Extent::All => None,
-    }
-}
 
 /// Formats that the same codes have with each scale repeated on blocks that are halves or quarters.
 fn finer_formats(weight: WeightFormat) -> &'static [WeightFormat] {
@@ -30,22 +24,49 @@ fn finer_formats(weight: WeightFormat) -> &'static [WeightFormat] {
     }
 }
 
-/// Widths of the whole part to try, rising: a rank's share rounded to what kernels ask for.
-fn widths(part: &LayerSpec, ranks: u64) -> Vec<u64> {
-    let share = part.intermediate.div_ceil(ranks.max(1));
-    let least = block(part).unwrap_or(1);
-    let rounded = |granule: &u64| {
-        let granule = (*granule).max(least);
-        share
-            .div_ceil(granule)
-            .checked_mul(granule)?
-            .checked_mul(ranks)
+/// A checkpoint that `padproof pad` makes of a model: the request, and the widths of its experts.
+struct Made {
+    pad: PadAs,
+    routed: u64,
+    shared: Option<u64>,
+}
+
+/// Every such checkpoint on so many ranks, the narrowest first.
+fn made(model: &Model, ranks: &[u64]) -> Vec<Made> {
+    // What it refuses for how the weights are packed may be quantised again at these widths.
+    let model = Model {
+        quant: Quant {
+            zero_points: None,
+            act_order: false,
+            ..model.quant.clone()
+        },
+        ..model.clone()
     };
-    let mut widths: Vec<u64> = GRANULES.iter().filter_map(rounded).collect();
-    widths.retain(|width| *width > part.intermediate);
-    widths.sort_unstable();
-    widths.dedup();
-    widths
+    let key = model.shared_each.map(|value| WidthKey {
+        path: Vec::new(),
+        of: WidthOf::SharedEach,
+        value,
+        list: None,
+    });
+    let keys: Vec<WidthKey> = key.into_iter().collect();
+    let one = |tp: u64, align: u64| {
+        let request = Request::new(tp, None, Some(align), None, &[]);
+        let recipe = recipe(&model, &keys, &request, None, &[]).ok()?;
+        (!recipe.same()).then(|| Made {
+            pad: PadAs { tp, align },
+            routed: recipe.routed.width.to,
+            shared: recipe.shared.map(|part| part.width.to),
+        })
+    };
+    // Of requests that come to the same, the one that says most.
+    let aligns = || GRANULES.into_iter().rev();
+    let all = ranks
+        .iter()
+        .flat_map(|&tp| aligns().map(move |align| (tp, align)));
+    let mut all: Vec<Made> = all.filter_map(|(tp, align)| one(tp, align)).collect();
+    all.sort_by_key(|made| (made.routed, made.shared));
+    all.dedup_by_key(|made| (made.routed, made.shared));
+    all
 }
 
 /// A part of the same codes in another format, if it is of `own`.
@@ -122,19 +143,48 @@ impl About<'_, '_> {
         })
     }
 
-    /// The narrowest checkpoint that the rule takes on these ranks without padding: one width for all
-    /// routed experts, draft layers and other formats too, as a config has one, and widths for the
-    /// other parts that do not run as they are.
+    /// Whether `padproof pad` takes the checkpoint, as far as its config tells.
+    pub(super) fn pads(&self) -> bool {
+        refused(self.parts.model).is_none()
+    }
+
+    /// The narrowest checkpoint that `padproof pad` makes and that the rule takes on these ranks without padding;
+    /// where there is one, of those on which the other experts run too.
     pub(super) fn pad_offline(&self, now: &Trial) -> Option<Instead> {
-        let sizes = self.offline_widths(now)?;
-        let plan = self.plan_of(self.at, sizes[self.at], now.asked)?;
+        let ranks = self.parts.ranks(self.rule, self.at, now.asked)?;
+        let mut ranks = vec![ranks.tp.checked_div(ranks.ep)?, now.asked.tp];
+        ranks.dedup();
+        let all = made(self.parts.model, &ranks).into_iter();
+        let mut fitting = all.filter_map(|made| self.with(&made, now)).peekable();
+        let first = fitting.peek().cloned();
+        let whole = fitting.find(|way| way.still.is_empty());
+        let way = whole.or(first.filter(|_| now.plan.fit != Fit::Fits))?;
+        // Else the loader pads as little, without a new checkpoint.
+        let less = way.cost.extra_arithmetic() < now.plan.overhead_millionths;
+        (now.plan.fit != Fit::Padded || less).then_some(way)
+    }
+
+    /// What becomes of every part with a padded checkpoint; none where the routed experts do not fit then.
+    fn with(&self, made: &Made, now: &Trial) -> Option<Instead> {
+        let size = |at: usize| {
+            let part = &self.parts.all[at];
+            match part.kind.follows() {
+                LayerKind::Routed => made.routed,
+                LayerKind::Shared => made.shared.unwrap_or(part.intermediate),
+                // What it leaves as it is.
+                _ => part.intermediate,
+            }
+        };
+        let spec = wider(self.spec(), made.routed);
+        let plan = self.parts.plan_as(&spec, self.rule, self.at, now.asked)?;
+        let plan = plan.ok().filter(|plan| plan.fit == Fit::Fits)?;
         let mut changed = Vec::new();
-        if sizes[self.at] != self.spec().intermediate {
-            changed.push(change(self.spec().kind, sizes[self.at], &now.plan, &plan));
+        if made.routed != self.spec().intermediate {
+            changed.push(change(self.spec().kind, made.routed, &now.plan, &plan));
         }
         let own = changed.first().map(|one| one.size);
         let rest = self.remade(|at| {
-            let (part, size) = (&self.parts.all[at], sizes[at]);
+            let (part, size) = (&self.parts.all[at], size(at));
             let before = self.parts.judged(self.rule, at, now.asked)?;
             let judged = self
                 .parts
@@ -145,19 +195,10 @@ impl About<'_, '_> {
             }
             Some(self.besides(at, &judged, before.plan.as_ref()))
         });
-        if changed.is_empty() {
-            return None;
-        }
-        let cost = Cost::of(&plan, &now.plan, self.layers(self.at));
-        let padded = now.plan.fit == Fit::Padded;
-        if padded && cost.extra_arithmetic() >= now.plan.overhead_millionths {
-            // The loader pads as little, without a new checkpoint.
-            return None;
-        }
         let trial = Trial {
             asked: now.asked,
+            cost: Cost::of(&plan, &now.plan, self.layers(self.at)),
             plan,
-            cost,
             rest,
             open: Vec::new(),
         };
@@ -165,83 +206,15 @@ impl About<'_, '_> {
             width: now.plan.width,
             size: own,
             changed,
+            pad: Some(made.pad),
             ..self.instead(Way::PadOffline, &trial)
         })
-    }
-
-    /// The widths of all parts in such a checkpoint; none where the routed experts need one and no width
-    /// will do.
-    fn offline_widths(&self, now: &Trial) -> Option<Vec<u64>> {
-        let routed = match now.plan.fit {
-            Fit::Fits => None,
-            _ => Some(self.routed_width(now)?),
-        };
-        let parts = self.parts.all.iter().enumerate();
-        let sizes = parts.map(|(at, part)| match part.kind.follows() {
-            LayerKind::Routed => routed.unwrap_or(part.intermediate),
-            _ => self
-                .width_beside(at, now.asked)
-                .unwrap_or(part.intermediate),
-        });
-        Some(sizes.collect())
     }
 
     /// The parts beside the routed experts that a rule is for, made anew.
     fn remade(&self, made: impl FnMut(usize) -> Option<Beside>) -> Vec<Beside> {
         let others = (0..self.parts.all.len()).filter(|&at| at != self.at);
         others.filter_map(made).collect()
-    }
-
-    /// A part of another width, under this rule.
-    fn plan_of(&self, at: usize, size: u64, asked: Parallel) -> Option<Plan> {
-        let spec = wider(&self.parts.all[at], size);
-        self.parts.plan_as(&spec, self.rule, at, asked)?.ok()
-    }
-
-    /// The least width that these experts take without padding; where there is one, of those on which
-    /// the other routed experts and draft layers, which have the same width, run too.
-    fn routed_width(&self, now: &Trial) -> Option<u64> {
-        let ranks = self.parts.ranks(self.rule, self.at, now.asked)?;
-        let ranks = ranks.tp.checked_div(ranks.ep)?;
-        let fits = |size: &u64| {
-            let plan = self.plan_of(self.at, *size, now.asked);
-            plan.is_some_and(|plan| plan.fit == Fit::Fits)
-        };
-        let sizes: Vec<u64> = widths(self.spec(), ranks)
-            .into_iter()
-            .filter(fits)
-            .collect();
-        let runs = |size: &u64| {
-            (0..self.parts.all.len()).all(|at| {
-                let part = &self.parts.all[at];
-                let follows = part.kind.follows() == LayerKind::Routed;
-                let spec = wider(part, *size);
-                let judged = || self.parts.judged_as(&spec, self.rule, at, now.asked);
-                !follows || judged().is_none_or(|one| one.fit < Fit::Refused)
-            })
-        };
-        sizes.iter().copied().find(runs).or(sizes.first().copied())
-    }
-
-    /// The least width of a part beside the routed experts that runs, if it does not run as it is:
-    /// without padding, else padded.
-    fn width_beside(&self, at: usize, asked: Parallel) -> Option<u64> {
-        let judged = self.parts.judged(self.rule, at, asked)?;
-        let part = &self.parts.all[at];
-        if judged.fit < Fit::Refused {
-            return None;
-        }
-        let ranks = self.parts.ranks(self.rule, at, asked)?;
-        let sizes = widths(part, ranks.tp);
-        let within = |most: Fit| {
-            sizes.iter().copied().find(|size| {
-                let judged = self
-                    .parts
-                    .judged_as(&wider(part, *size), self.rule, at, asked);
-                judged.is_some_and(|one| one.fit <= most)
-            })
-        };
-        within(Fit::Fits).or_else(|| within(Fit::Padded))
     }
 }
 

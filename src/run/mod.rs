@@ -34,7 +34,7 @@ mod ways;
 #[cfg(test)]
 mod ways_tests;
 
-pub use advice::{Advice, Beside, Changed, Instead, RuleAdvice, Way};
+pub use advice::{Advice, Beside, Changed, Instead, PadAs, RuleAdvice, Way};
 pub use best::{Best, Other};
 pub use candidates::on_arch;
 pub use check::{Worker, arguments_of, check, shrink, subject_of};

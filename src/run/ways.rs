@@ -181,7 +181,8 @@ impl About<'_, '_> {
             _ if self.blocked => self.degrees(&aligned_known),
             // Nothing but other ranks, or whole copies, changes what the other parts get.
             Fit::Fits if fails => {
-                let (whole, offline) = (self.replicate(&now), self.pad_offline(&now));
+                let offline = self.pad_offline(&now).filter(|_| self.pads());
+                let whole = self.replicate(&now);
                 whole
                     .into_iter()
                     .chain(offline)
@@ -250,6 +251,7 @@ impl About<'_, '_> {
             size: None,
             cost: trial.cost,
             changed: Vec::new(),
+            pad: None,
             all_parts: trial.all_parts(),
             parts: trial.rest.clone(),
             told: plan.is_told(),
@@ -280,10 +282,11 @@ impl About<'_, '_> {
                 way: Way::Requantise,
                 size: None,
                 lossless: false,
+                pad: None,
                 ..way.clone()
             });
         }
-        all.extend(offline);
+        all.extend(offline.filter(|_| self.pads()));
         all.extend(self.replicate(now));
         let told = |cost: Option<Cost>| cost.map(|c| (c.extra_bytes, c.extra_arithmetic()));
         let cost = |way: &Instead| (told(way.all_parts), told(Some(way.cost)));
@@ -367,9 +370,17 @@ impl About<'_, '_> {
             open: Vec::new(),
         };
         let way = self.instead(Way::Replicate, &trial);
+        // Shared experts of draft layers are among the copies where those are stored alike, so their routed
+        // experts are too.
+        let alike = self.parts.model.quant.draft_format.is_none();
+        let drafts = trial.rest.iter();
+        let drafts = drafts.filter(|part| alike && part.layer == LayerKind::Draft);
+        let routed = drafts
+            .filter_map(|part| part.cost)
+            .fold(cut.cost, Cost::and);
         Some(Instead {
             size: Some(plan.width),
-            cost: cut.cost.and(copied.cost?),
+            cost: routed.and(copied.cost?),
             ..way
         })
     }

@@ -35,11 +35,11 @@ fn a_way_names_the_parts_that_it_leaves_refused() {
         .collect();
     let shared = (LayerKind::Shared, 1024, 64, 128);
     assert_eq!(told, [(LayerKind::Routed, 1024, 64, 128), shared]);
-    // Where experts are whole the shared ones alone are.
+    // Where experts are whole `pad` widens them with the shared ones, whose width is a multiple of theirs.
     let spread = ask(8, 8);
     let offline = way(&spread, Way::PadOffline).unwrap();
-    assert_eq!((offline.size, offline.changed.len()), (None, 1));
-    assert_eq!(offline.changed[0].layer, LayerKind::Shared);
+    assert_eq!((offline.size, offline.changed.len()), (Some(1024), 2));
+    assert_eq!(offline.pad.map(|pad| (pad.tp, pad.align)), Some((8, 128)));
     // What the line says is what comes of following it.
     let followed = ask(ep.tp, ep.ep);
     let shared = followed
@@ -212,6 +212,39 @@ fn whole_experts_go_over_all_ranks_or_none() {
             assert!(way.ep == 1 || way.ep == way.tp, "{rule}: {way:?}");
         }
     }
+}
+
+/// AWQ and GPTQ checkpoints were told to be padded, which `pad` refuses.
+#[test]
+fn no_checkpoint_is_advised_that_pad_refuses() {
+    let offline = |method: &str| {
+        let mut model = crate::model::load("Qwen3-30B-A3B").unwrap();
+        model.quant = crate::model::Quant::none(WeightFormat::Int4);
+        method.clone_into(&mut model.quant.method);
+        let query = advised(Some("*.marlin.int4"), 16, 1);
+        let found = survey(&model, Rules::builtin(), &query).unwrap();
+        let has = |kind| way(&found, kind).is_some();
+        (has(Way::PadOffline), has(Way::Requantise))
+    };
+    assert_eq!(offline("compressed-tensors"), (true, true));
+    for method in ["gptq", "gptq_marlin", "awq", "awq_marlin"] {
+        assert_eq!(offline(method), (false, true), "{method}");
+    }
+}
+
+/// What was said of "experts, shared ones too," was 75 layers of the first and 76 of the others.
+#[test]
+fn copies_of_shared_experts_are_weighed_against_the_experts_of_as_many_layers() {
+    let mut model = crate::model::load("GLM-5").unwrap();
+    let format = WeightFormat::Fp8Block;
+    model.quant = crate::model::Quant::none(format);
+    assert!(model.draft_experts && model.moe_layers == 75 && model.mtp_layers == 1);
+    let query = advised(Some("sglang.triton.fp8-block"), 32, 32);
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let whole = way(&found, Way::Replicate).unwrap();
+    // One shared expert as wide as each of eight routed ones: 31 copies more in every layer.
+    assert_eq!((model.top_k, model.shared), (8, Some(model.intermediate)));
+    assert_eq!(whole.cost.extra_arithmetic(), 31 * 1_000_000 / 9);
 }
 
 /// A config has one width for experts and draft layers. The advice padded the first and left the second

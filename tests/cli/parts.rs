@@ -330,3 +330,48 @@ fn advice_in_json_says_what_all_parts_take_and_cost() {
         }
     }
 }
+
+/// The worst kind of layer decides, and each is said.
+#[test]
+fn layers_of_different_widths_are_planned_one_kind_after_the_other() {
+    let folder = Folder::new();
+    let widths = json!({ "moe_intermediate_size": [1024, 768], "num_hidden_layers": 2, "quantization_config": {
+        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+    } });
+    let file = folder.file("config.json", qwen(&widths));
+    let args = [
+        "plan",
+        &file,
+        "--tp",
+        "8",
+        "--rule",
+        "sglang.triton.fp8-block",
+    ];
+    let said = text(&ends(&args, 1).stdout);
+    for kind in [
+        "(moe_intermediate_size 1024)",
+        "(moe_intermediate_size 768)",
+        "96 % 128 = 96",
+        "of 2 layers with experts the 1 with",
+    ] {
+        assert!(said.contains(kind), "{kind}: {said}");
+    }
+    let table = ends(&[&args as &[&str], &["--format", "csv"]].concat(), 1);
+    assert_eq!(text(&table.stdout).lines().count(), 3);
+    ends(
+        &[
+            &args[..2],
+            &[
+                "--tp",
+                "8",
+                "--rule",
+                "sglang.triton.fp8-block",
+                "--layer",
+                "routed",
+                "--tensors",
+            ],
+        ]
+        .concat(),
+        1,
+    );
+}

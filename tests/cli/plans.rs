@@ -126,7 +126,7 @@ fn advice_is_usable_and_says_what_it_costs() {
         "tp 4: fits 384, 52.9 GiB of experts a rank\n",
         "ep 8: fits 1536, 26.4 GiB of experts a rank\n",
         "scales repeated on a grid of 64, without loss: fits 192, ",
-        "checkpoint padded to 2048 before it is served, 256 a rank instead of 192: fits, 33.33% more arithmetic, 70.5 GiB more memory in all, 35.3 GiB of experts a rank",
+        "checkpoint padded to 2048 before it is served (padproof pad --tp 8 --align 256), 256 a rank instead of 192: fits, 33.33% more arithmetic, 70.5 GiB more memory in all, 35.3 GiB of experts a rank",
     ] {
         assert!(human.contains(line), "no `{line}` in\n{human}");
     }
@@ -191,7 +191,7 @@ fn the_stride_pad_follows_its_environment_variable() {
             "plan",
             &file,
             "--rule",
-            "sglang.triton.fp8",
+            "sglang.triton.fp8.rocm",
             "--format",
             "json",
         ]);
@@ -427,7 +427,7 @@ fn explain_lists_codes_and_shows_their_pages() {
     let listed = text(&ends(&["explain"], 0).stdout);
     let (codes, rest): (Vec<&str>, Vec<&str>) =
         listed.lines().partition(|line| line.starts_with("PP1"));
-    assert!(codes.len() > 20 && rest.len() == 4, "{listed}");
+    assert!(codes.len() > 20 && rest.len() == 5, "{listed}");
     assert!(rest[0].contains("wrong, unrepresentable, refused, unknown, slow, padded, fits"));
     assert!(rest[1].contains("minus-zero-pads"), "{listed}");
     let words = [("storage-pad", "128 x 4"), ("halves-swapped", "from M4")];
@@ -441,6 +441,26 @@ fn explain_lists_codes_and_shows_their_pages() {
         &["explain", "halves-swaped"],
         &["did you mean `halves-swapped`?"],
     );
+    // Faults by number, rows of one note, words of case lines, in one argument or two.
+    for (words, says) in [
+        (&["M4"] as &[&str], "halves-swapped: gate where"),
+        (
+            &["facts/upstream-padding.md 3.2 M4"],
+            "halves-swapped: gate where",
+        ),
+        (&["facts/reports.md B93"], "flashinfer PR #1469"),
+        (&["facts/reports.md", "b93"], "flashinfer PR #1469"),
+        (&["facts/peers.md F5"], "sglang NVFP4 non-gated"),
+        (&["facts/peers.md"], "other programs, run"),
+        (&["wild"], "fill=wild of a case line: Values over"),
+        (&["vacuous"], "proves nothing"),
+    ] {
+        let out = text(&ends(&[&["explain"], words].concat(), 0).stdout);
+        assert!(out.contains(says), "{words:?}: {out}");
+    }
+    let one = text(&ends(&["explain", "facts/peers.md F5"], 0).stdout);
+    assert_eq!(one.lines().count(), 1, "{one}");
+    refused(&["explain", "M99"], &["`M99`", "lists what there is"]);
     let page = text(&ends(&["explain", "pp103"], 0).stdout);
     assert!(
         page.starts_with("PP103: ") && page.contains("What to do"),

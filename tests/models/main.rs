@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod advised;
 mod bad;
 mod chosen;
 mod families;
@@ -10,6 +11,7 @@ mod formats;
 mod integers;
 mod real;
 mod survey;
+mod uneven;
 
 use padproof::model::{Model, ModelError, parse};
 use serde_json::{Value, json};

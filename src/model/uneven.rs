@@ -1,0 +1,127 @@
+//! Takes a config that lists sizes layer by layer apart into one model for each kind of layer.
+//!
+//! It must not decide what a size means. Layer 2.
+
+use super::doc::Doc;
+use super::error::ModelError;
+use super::facts::Model;
+use super::layers::{self, COUNT, EACH, TOTAL};
+use super::load::{EXPERTS, TOP_K, WIDTH, object, parse_map, scope};
+use serde_json::{Map, Value};
+
+/// Layers that have the same sizes.
+struct Kind {
+    /// Of each listed key the size.
+    sizes: Vec<u64>,
+    /// Their numbers.
+    layers: Vec<u64>,
+}
+
+/// Reads the text of a `config.json` as [`super::parse`] does, into one model for each kind of layer that its
+/// lists tell apart; mostly that is one.
+///
+/// # Errors
+/// As [`super::parse`].
+pub fn parse_each(
+    json: &str,
+    file: &str,
+    hf_quant: Option<&str>,
+) -> Result<Vec<Model>, ModelError> {
+    let map = object(json, file)?;
+    let root = Doc {
+        file,
+        path: "",
+        map: &map,
+        lists: false,
+    };
+    let doc = scope(root)?;
+    let (keys, kinds) = kinds(&doc);
+    if kinds.len() < 2 {
+        return Ok(vec![parse_map(&map, file, hf_quant)?]);
+    }
+    let mut models = Vec::new();
+    for kind in &kinds {
+        let map = with(&map, doc.path, &keys, &kind.sizes);
+        let root = Doc { map: &map, ..root };
+        let moe = layers::read(&scope(root)?, &mut Vec::new())?.moe;
+        let own = kind.layers.iter().filter(|layer| moe.contains(layer));
+        let count = own.count() as u64;
+        if count == 0 {
+            continue;
+        }
+        let mut model = parse_map(&map, file, hf_quant)?;
+        let sizes = keys.iter().zip(&kind.sizes);
+        let sizes: Vec<String> = sizes.map(|(key, size)| format!("{key} {size}")).collect();
+        let all = (moe.len() as u64, kinds.len());
+        model.notes.push(format!(
+            "of {} layers with experts the {count} with {}: sizes differ from layer to layer, and each of {} kinds is planned by itself",
+            all.0, sizes.join(", "), all.1
+        ));
+        model.name = format!("{} ({})", model.name, sizes.join(", "));
+        model.moe_layers = count;
+        if !models.is_empty() {
+            // Said of the first.
+            (model.dense, model.dense_layers) = (None, 0);
+            (model.mtp_layers, model.draft_experts) = (0, false);
+        }
+        models.push(model);
+    }
+    Ok(models)
+}
+
+/// The keys whose lists differ from layer to layer, and the kinds of layers that they make.
+fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
+    let sizes = [
+        WIDTH,
+        &["intermediate_size"],
+        TOTAL,
+        EACH,
+        COUNT,
+        EXPERTS,
+        TOP_K,
+    ];
+    let listed = sizes.iter().flat_map(|keys| keys.iter().copied());
+    let listed = listed.filter_map(|key| {
+        let items = doc.get(key)?.as_array()?;
+        let items: Option<Vec<u64>> = items.iter().map(Value::as_u64).collect();
+        Some((key, items?))
+    });
+    let listed: Vec<(&str, Vec<u64>)> = listed.collect();
+    let Some(length) = listed.first().map(|(_, items)| items.len()) else {
+        return (Vec::new(), Vec::new());
+    };
+    // Lists of other lengths are none of one value a layer: whoever reads them says so.
+    let even = listed.iter().all(|(_, items)| items.len() == length);
+    let mut kinds: Vec<Kind> = Vec::new();
+    for at in 0..if even { length } else { 0 } {
+        let sizes: Vec<u64> = listed.iter().map(|(_, items)| items[at]).collect();
+        match kinds.iter_mut().find(|kind| kind.sizes == sizes) {
+            Some(kind) => kind.layers.push(at as u64),
+            None => kinds.push(Kind {
+                sizes,
+                layers: vec![at as u64],
+            }),
+        }
+    }
+    (listed.into_iter().map(|(key, _)| key).collect(), kinds)
+}
+
+/// The config with one size at each of the keys.
+fn with(map: &Map<String, Value>, path: &str, keys: &[&str], sizes: &[u64]) -> Map<String, Value> {
+    let mut map = map.clone();
+    let mut at = Some(&mut map);
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        at = at.and_then(|map| map.get_mut(part)?.as_object_mut());
+    }
+    let Some(scope) = at else { return map };
+    for (key, size) in keys.iter().zip(sizes) {
+        let (outer, inner) = match key.split_once('.') {
+            Some((outer, inner)) => (scope.get_mut(outer).and_then(Value::as_object_mut), inner),
+            None => (Some(&mut *scope), *key),
+        };
+        if let Some(value) = outer.and_then(|map| map.get_mut(inner)) {
+            *value = Value::from(*size);
+        }
+    }
+    map
+}

@@ -1,0 +1,112 @@
+//! Goal: a checkpoint that advice says to pad is one that `pad` makes, that the rule then takes, and no wider than needed.
+//! Method: the advice for every real config is followed with `pad`'s own recipe and planned again.
+
+use super::real::configs;
+use padproof::model::{Model, WidthKey, load, width_keys};
+use padproof::pad::{Recipe, Request, recipe};
+use padproof::plan::{Fit, Parallel};
+use padproof::rule::Rules;
+use padproof::run::{Instead, Query, Way, survey};
+use padproof::terms::LayerKind;
+use rayon::prelude::*;
+use std::fs;
+use std::path::Path;
+
+/// The recipe of the request, as the command would make it.
+fn made(model: &Model, keys: &[WidthKey], tp: u64, align: u64) -> Option<Recipe> {
+    let request = Request::new(tp, None, Some(align), None, &[]);
+    recipe(model, keys, &request, None, &[]).ok()
+}
+
+/// What the rule makes of the routed experts of a padded checkpoint.
+fn then(model: &Model, made: &Recipe, rule: &str, tp: u64) -> Fit {
+    let padded = Model {
+        intermediate: made.routed.width.to,
+        shared: made.shared.as_ref().map(|part| part.width.to),
+        ..model.clone()
+    };
+    let query = Query {
+        rule: Some(rule),
+        layer: Some(LayerKind::Routed),
+        ..Query::of(Parallel { tp, ep: 1 })
+    };
+    let found = survey(&padded, Rules::builtin(), &query).unwrap();
+    let own = found
+        .plans
+        .iter()
+        .filter(|one| one.plan.weight == model.quant.format);
+    own.map(|one| one.plan.fit).max().unwrap()
+}
+
+/// What is wrong with one way.
+fn fault(model: &Model, keys: &[WidthKey], way: &Instead) -> Option<String> {
+    let tp = way.tp;
+    let told = format!("{} {} tp {tp}: {:?}", model.name, way.rule, way.changed);
+    let Some(pad) = way.pad else {
+        return Some(format!("{told}: no request"));
+    };
+    let Some(done) = made(model, keys, pad.tp, pad.align) else {
+        return Some(format!("{told}: pad refuses {pad:?}"));
+    };
+    let shared = done.shared.as_ref().map(|part| part.width.to);
+    let wrong = way.changed.iter().any(|one| match one.layer {
+        LayerKind::Shared => Some(one.size) != shared,
+        _ => one.size != done.routed.width.to,
+    });
+    if wrong {
+        return Some(format!(
+            "{told}: pad makes {} and {shared:?}",
+            done.routed.width.to
+        ));
+    }
+    if then(model, &done, &way.rule, tp) != Fit::Fits {
+        return Some(format!("{told}: does not fit when followed"));
+    }
+    // Multiples of 16 below the advised one. A wider one may be advised for the shared experts.
+    let narrower = (1..pad.align / 16).filter_map(|n| made(model, keys, pad.tp, 16 * n));
+    let mut narrower = narrower.filter(|less| less.routed.width.to < done.routed.width.to);
+    let less = narrower.find(|less| {
+        let same = less.shared.as_ref().map(|part| part.width.to) == shared;
+        same && then(model, less, &way.rule, tp) == Fit::Fits
+    });
+    less.map(|less| format!("{told}: {} would do", less.routed.width.to))
+}
+
+fn faults(path: &Path) -> (usize, Vec<String>) {
+    let folder = path.display().to_string();
+    let Ok(model) = load(&folder) else {
+        return (0, Vec::new());
+    };
+    let text = fs::read_to_string(path.join("config.json")).unwrap();
+    let keys = width_keys(&text, &folder).unwrap();
+    let query = Query {
+        all: false,
+        advice: true,
+        ..Query::of(Parallel { tp: 16, ep: 1 })
+    };
+    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let ways = found.advice.rules.iter().flat_map(|rule| &rule.instead);
+    let ways: Vec<&Instead> = ways.filter(|way| way.way == Way::PadOffline).collect();
+    let faults = ways.iter().filter_map(|way| fault(&model, &keys, way));
+    (ways.len(), faults.collect())
+}
+
+/// Widths that `pad` does not make were advised, for dense layers too, and checkpoints that it refuses.
+#[test]
+fn a_checkpoint_that_is_advised_is_made_by_pad_and_fits() {
+    let Some(folder) = configs() else { return };
+    let folders = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let folders: Vec<_> = folders.filter(|path| path.is_dir()).collect();
+    let all: Vec<(usize, Vec<String>)> = folders.par_iter().map(|path| faults(path)).collect();
+    let count: usize = all.iter().map(|(count, _)| count).sum();
+    let faults: Vec<String> = all.into_iter().flat_map(|(_, faults)| faults).collect();
+    assert!(
+        faults.is_empty(),
+        "{} of {count}: {}",
+        faults.len(),
+        faults.join("\n")
+    );
+    assert!(count > 20, "{count} ways");
+}

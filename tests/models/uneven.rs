@@ -1,0 +1,55 @@
+//! Sizes that differ from layer to layer make a model for each kind of layer.
+
+use super::{changed, config};
+use padproof::model::{Model, parse_each};
+use serde_json::json;
+
+fn each(changes: serde_json::Value) -> Vec<Model> {
+    parse_each(&config(changes), "some/config.json", None).unwrap()
+}
+
+/// A list of widths was refused, whatever stood in it.
+#[test]
+fn layers_of_different_widths_are_models_by_themselves() {
+    let widths = json!({
+        "moe_intermediate_size": [768, 768, 1536, 768], "num_hidden_layers": 4, "mlp_only_layers": [0],
+    });
+    let told: Vec<_> = each(widths.clone())
+        .into_iter()
+        .map(|model| {
+            (
+                model.name,
+                model.intermediate,
+                model.moe_layers,
+                model.dense,
+            )
+        })
+        .collect();
+    let name = |size: u64| format!("some (moe_intermediate_size {size})");
+    let wanted = [(name(768), 768, 2, Some(6144)), (name(1536), 1536, 1, None)];
+    assert_eq!(told, wanted);
+    // What takes one model says so.
+    assert!(changed(widths).is_err());
+    // A width of dense layers alone makes no kind.
+    let dense = json!({
+        "moe_intermediate_size": [256, 768, 768, 768], "num_hidden_layers": 4, "mlp_only_layers": [0],
+    });
+    let only: Vec<u64> = each(dense).iter().map(|model| model.intermediate).collect();
+    assert_eq!(only, [768]);
+}
+
+#[test]
+fn several_lists_make_a_kind_of_each_combination() {
+    let both = json!({
+        "moe_intermediate_size": [768, 768, 1536], "num_experts": [64, 128, 128], "num_hidden_layers": 3,
+    });
+    let sizes = each(both).into_iter().map(|m| (m.intermediate, m.experts));
+    assert_eq!(
+        sizes.collect::<Vec<_>>(),
+        [(768, 64), (768, 128), (1536, 128)]
+    );
+    // Of two lengths one is of something else.
+    let lengths = json!({ "moe_intermediate_size": [768, 1536], "num_experts": [64, 128, 128] });
+    assert!(parse_each(&config(lengths), "some/config.json", None).is_err());
+    assert_eq!(each(json!({})).len(), 1);
+}
