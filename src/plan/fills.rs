@@ -14,17 +14,6 @@ impl Facts<'_> {
         let width = plan.ranks.iter().any(|rank| rank.len < plan.width_padded);
         let hidden = plan.hidden_padded != plan.dims.h;
         let bias = width && plan.bias == Bias::Both;
-        let mut say = |code, axis, value, message: String, effect| {
-            found.push(Violation {
-                code,
-                axis,
-                value,
-                unit: Unit::Elements,
-                granule: 0,
-                message,
-                effect,
-            });
-        };
         let kept = [
             (width || hidden, fill.weight),
             (width || hidden, fill.scale),
@@ -33,68 +22,75 @@ impl Facts<'_> {
         ];
         if kept.contains(&(true, PadValue::Uninitialised)) {
             let message = "padding keeps what the memory held".to_owned();
-            say(
-                "PP120",
-                "padding",
-                plan.width_padded,
-                message,
-                Effect::Wrong,
-            );
+            found.push(wrong("padding", plan.width_padded, message));
         }
-        for (axis, there, value, what) in [
-            (
-                "bias pad",
-                bias.then_some(plan.width_padded),
-                fill.bias,
-                "the tail of w13's bias, and so of the intermediate, is",
-            ),
-            (
-                "activation pad",
-                hidden.then_some(plan.hidden_padded),
-                fill.activation,
-                "the input's hidden tail, which a token's scale is taken from, is",
-            ),
-        ] {
-            let number = match value {
-                PadValue::Zero | PadValue::DecodeZero | PadValue::Uninitialised => continue,
-                PadValue::ByteOne => "of bytes 1",
-                PadValue::One => "1",
-                PadValue::Existing => "a copied value",
-            };
-            if let Some(padded) = there {
-                let message = format!("{what} {number}");
-                say("PP120", axis, padded, message, Effect::Wrong);
-            }
-        }
-        if fill.weight == PadValue::Uninitialised {
-            return;
-        }
-        let (code, number) = (
-            plan.weight_pad,
-            plan.weight.element().decode(plan.weight_pad),
-        );
-        let value = u64::from(code);
-        if !plan.w13_tail_is_zero() {
+        if let Some(number) = not_zero(fill.bias).filter(|_| bias) {
             let message =
-                format!("the pad code {code} decodes to {number}, and its scale is not zero");
-            say("PP120", "weight pad", value, message, Effect::Wrong);
-            return;
+                format!("the tail of w13's bias, and so of the intermediate, is {number}");
+            found.push(wrong("bias pad", plan.width_padded, message));
         }
-        for (role, along, meets) in [
-            (
-                Role::W2,
-                Along::Width,
-                "the intermediate, which the zero scales of w13's pads give",
-            ),
-            (Role::W13, Along::Hidden, "the input's hidden tail"),
-        ] {
-            if !plan.pads_inert(role, along) {
-                let message = format!(
-                    "the pad code {code} of {} decodes to {number} under scales that are not zero: it meets only zeros of {meets}",
-                    role.name()
-                );
-                say("PP137", "weight pad", value, message, Effect::Note);
-            }
+        if let Some(number) = not_zero(fill.activation).filter(|_| hidden) {
+            let message = format!(
+                "the input's hidden tail, which a token's scale is taken from, is {number}"
+            );
+            found.push(wrong("activation pad", plan.hidden_padded, message));
         }
+        if fill.weight != PadValue::Uninitialised {
+            weight_pads(plan, found);
+        }
+    }
+}
+
+/// What the pad code of the weights decodes to, where that is not zero under a scale that is not.
+fn weight_pads(plan: &Plan, found: &mut Vec<Violation>) {
+    let code = plan.weight_pad;
+    let number = plan.weight.element().decode(code);
+    if !plan.w13_tail_is_zero() {
+        let message = format!("the pad code {code} decodes to {number}, and its scale is not zero");
+        found.push(wrong("weight pad", u64::from(code), message));
+        return;
+    }
+    for (role, along, meets) in [
+        (
+            Role::W2,
+            Along::Width,
+            "the intermediate, which the zero scales of w13's pads give",
+        ),
+        (Role::W13, Along::Hidden, "the input's hidden tail"),
+    ] {
+        if !plan.pads_inert(role, along) {
+            let message = format!(
+                "the pad code {code} of {} decodes to {number} under scales that are not zero: it meets only zeros of {meets}",
+                role.name()
+            );
+            found.push(Violation {
+                code: "PP137",
+                effect: Effect::Note,
+                ..wrong("weight pad", u64::from(code), message)
+            });
+        }
+    }
+}
+
+/// What a fill holds that is not zero and was written on purpose, in words.
+fn not_zero(value: PadValue) -> Option<&'static str> {
+    match value {
+        PadValue::Zero | PadValue::DecodeZero | PadValue::Uninitialised => None,
+        PadValue::ByteOne => Some("of bytes 1"),
+        PadValue::One => Some("1"),
+        PadValue::Existing => Some("a copied value"),
+    }
+}
+
+/// PP120 of an axis, at `value` elements or at a pad's code.
+fn wrong(axis: &'static str, value: u64, message: String) -> Violation {
+    Violation {
+        code: "PP120",
+        axis,
+        value,
+        unit: Unit::Elements,
+        granule: 0,
+        message,
+        effect: Effect::Wrong,
     }
 }
