@@ -57,7 +57,7 @@ pub(super) enum Command {
     /// Lists what there is
     #[command(arg_required_else_help = true)]
     List(ListArgs),
-    /// Explains the code of a finding, a word of audit or verify, or a fault's name; alone, lists them
+    /// Explains a finding's code, a word of a report or case line, a fault or a citation; alone, says what there is
     Explain(ExplainArgs),
     /// Shows a case's plan, a rule, or a model's facts
     Show(ShowArgs),
@@ -209,8 +209,8 @@ pub(super) enum Listed {
 pub(super) struct ExplainArgs {
     /// A finding's code (PP103), a word of a verdict, an audit or a case line, a fault (halves-swapped, M4)
     /// or a citation (S17, facts/reports.md B93); what there is if left out
-    #[arg(value_name = "CODE")]
-    pub(super) code: Vec<String>,
+    #[arg(value_name = "WORD")]
+    pub(super) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

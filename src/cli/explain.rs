@@ -16,7 +16,7 @@ use std::io::Write;
 
 pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     // A citation is two words.
-    let word = args.code.join(" ");
+    let word = args.words.join(" ");
     if word.is_empty() {
         let width = CODES.iter().map(|p| p.verdict().len()).max().unwrap_or(0);
         for page in CODES {
@@ -57,32 +57,31 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCod
         write!(out, "{SOURCES}")?;
     } else if let Some(section) = cited_note(&lower) {
         writeln!(out, "{}", section.trim_end())?;
-    } else if !elsewhere(word, &lower, out)? {
+    } else if !explain_elsewhere(word, &lower, out)? {
         return Err(unknown(word));
     }
     Ok(ExitCode::Passed)
 }
 
 /// Writes what a number of a fault, a row of a note or a word of a case line stands for; whether there is any.
-fn elsewhere(word: &str, lower: &str, out: &mut dyn Write) -> Result<bool, CliError> {
+fn explain_elsewhere(word: &str, lower: &str, out: &mut dyn Write) -> Result<bool, CliError> {
     let (note, row) = match word.rsplit_once(' ') {
         Some((note, row)) => (note.split(' ').next().unwrap_or_default(), row),
         None => ("", word),
     };
     let rows = cited_rows(row).into_iter();
-    let rows: Vec<_> = rows.filter(|(head, _)| head.starts_with(note)).collect();
+    let of_note = |head: &str| note.is_empty() || head.split(':').next() == Some(note);
+    let rows: Vec<_> = rows.filter(|(head, _)| of_note(head)).collect();
     for (head, what) in &rows {
         writeln!(out, "{head}, {}: {what}", row.to_ascii_uppercase())?;
     }
     // Rows of facts/upstream-padding.md 3.2, which mutants name without the note.
     let numbered = |mutant: &&Mutant| {
         let sources = mutant.source.split(", ");
-        let own = sources.filter(|source| !source.contains('/'));
-        own.into_iter()
-            .any(|source| source.eq_ignore_ascii_case(row))
+        let mut own = sources.filter(|source| !source.contains('/'));
+        own.any(|source| source.eq_ignore_ascii_case(row))
     };
-    let upstream = "facts/upstream-padding.md".starts_with(note);
-    let mutants: Vec<&Mutant> = match upstream {
+    let mutants: Vec<&Mutant> = match of_note("facts/upstream-padding.md") {
         true => mutant::ALL.iter().filter(numbered).collect(),
         false => Vec::new(),
     };
@@ -144,6 +143,6 @@ fn unknown(word: &str) -> CliError {
         hint => hint,
     };
     CliError::Usage(format!(
-        "no finding has the code `{word}`{hint}, and no verdict, fault, word or citation is called so; `padproof explain` lists what there is"
+        "nothing is called `{word}`{hint}; `padproof explain` says what there is"
     ))
 }

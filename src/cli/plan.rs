@@ -80,13 +80,15 @@ pub(super) fn plan(
     // Layers of different sizes are models by themselves.
     let asked = (models.iter()).flat_map(|model| ranks.iter().map(move |tp| (model, *tp)));
     let surveys = asked.map(one).collect::<Result<Vec<Survey>, _>>()?;
+    // Every rank is known before anything is written.
+    let shown = |survey: &Survey| args.tensors.then(|| rank(args, survey)).transpose();
+    let shown = surveys.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
     match (surveys.as_slice(), args.format) {
         (surveys, PlanFormat::Human) if ranks.len() == 1 => {
-            for (n, survey) in surveys.iter().enumerate() {
+            for (n, (survey, rank)) in surveys.iter().zip(shown).enumerate() {
                 if n > 0 {
                     writeln!(out)?;
                 }
-                let rank = args.tensors.then(|| rank(args, survey)).transpose()?;
                 plan_human(survey, environment.columns, out)?;
                 if let Some(rank) = rank {
                     plan_tensors(survey, rank, environment.columns, out)?;

@@ -196,9 +196,7 @@ pub enum ModelError {
         other_value: String,
     },
     /// A list with one value per layer, where layers differ.
-    #[error(
-        "{file}: {key} differs from layer to layer ({value}), which `padproof plan` alone takes: it plans each kind of layer by itself"
-    )]
+    #[error("{file}: {key} is a list of different sizes ({value}), where one is needed")]
     Uneven {
         /// Path as given.
         file: String,

@@ -39,26 +39,42 @@ pub fn parse_each(
     if kinds.len() < 2 {
         return Ok(vec![parse_map(&map, file, hf_quant)?]);
     }
-    let mut models = Vec::new();
+    let listed: usize = kinds.iter().map(|kind| kind.layers.len()).sum();
+    // Kinds that experts are of: their config, sizes, and layers among those with experts.
+    let (mut kept, mut with_experts) = (Vec::new(), 0);
     for kind in &kinds {
-        let map = with(&map, doc.path, &keys, &kind.sizes);
-        let root = Doc { map: &map, ..root };
-        let moe = layers::read(&scope(root)?, &mut Vec::new())?.moe;
-        let own = kind.layers.iter().filter(|layer| moe.contains(layer));
-        let count = own.count() as u64;
-        if count == 0 {
-            continue;
+        let map = with_sizes(&map, doc.path, &keys, &kind.sizes);
+        let layers = layers::read(&scope(Doc { map: &map, ..root })?, &mut Vec::new())?;
+        if (listed as u64) < layers.total {
+            // A shorter list is none of one value a layer: whoever reads it says so.
+            kept.clear();
+            break;
         }
-        let mut model = parse_map(&map, file, hf_quant)?;
-        let sizes = keys.iter().zip(&kind.sizes);
-        let sizes: Vec<String> = sizes.map(|(key, size)| format!("{key} {size}")).collect();
-        let all = (moe.len() as u64, kinds.len());
-        model.notes.push(format!(
-            "of {} layers with experts the {count} with {}: sizes differ from layer to layer, and each of {} kinds is planned by itself",
-            all.0, sizes.join(", "), all.1
-        ));
-        model.name = format!("{} ({})", model.name, sizes.join(", "));
-        model.moe_layers = count;
+        with_experts = layers.moe.len();
+        let own = kind
+            .layers
+            .iter()
+            .filter(|layer| layers.moe.contains(layer));
+        let own = own.count() as u64;
+        if own > 0 {
+            kept.push((map, &kind.sizes, own));
+        }
+    }
+    let several = kept.len();
+    let mut models = Vec::new();
+    for (map, sizes, own) in &kept {
+        let mut model = parse_map(map, file, hf_quant)?;
+        if several > 1 {
+            let sizes = (keys.iter().zip(*sizes).enumerate())
+                .filter(|(n, (_, size))| kinds.iter().any(|kind| kind.sizes[*n] != **size))
+                .map(|(_, (key, size))| format!("{key} {size}"));
+            let sizes = sizes.collect::<Vec<_>>().join(", ");
+            model.notes.push(format!(
+                "of {with_experts} layers with experts the {own} with {sizes}: sizes differ from layer to layer, and each of {several} kinds is planned by itself"
+            ));
+            model.name = format!("{} ({sizes})", model.name);
+            model.moe_layers = *own;
+        }
         if !models.is_empty() {
             // Said of the first.
             (model.dense, model.dense_layers) = (None, 0);
@@ -66,10 +82,13 @@ pub fn parse_each(
         }
         models.push(model);
     }
+    if models.is_empty() {
+        models.push(parse_map(&map, file, hf_quant)?);
+    }
     Ok(models)
 }
 
-/// The keys whose lists differ from layer to layer, and the kinds of layers that they make.
+/// The keys that hold a list, and the kinds of layers that these make.
 fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
     let sizes = [
         WIDTH,
@@ -87,13 +106,12 @@ fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
         Some((key, items?))
     });
     let listed: Vec<(&str, Vec<u64>)> = listed.collect();
-    let Some(length) = listed.first().map(|(_, items)| items.len()) else {
-        return (Vec::new(), Vec::new());
-    };
+    let length = listed.first().map_or(0, |(_, items)| items.len());
     // Lists of other lengths are none of one value a layer: whoever reads them says so.
     let even = listed.iter().all(|(_, items)| items.len() == length);
+    let length = if even { length } else { 0 };
     let mut kinds: Vec<Kind> = Vec::new();
-    for at in 0..if even { length } else { 0 } {
+    for at in 0..length {
         let sizes: Vec<u64> = listed.iter().map(|(_, items)| items[at]).collect();
         match kinds.iter_mut().find(|kind| kind.sizes == sizes) {
             Some(kind) => kind.layers.push(at as u64),
@@ -107,7 +125,12 @@ fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
 }
 
 /// The config with one size at each of the keys.
-fn with(map: &Map<String, Value>, path: &str, keys: &[&str], sizes: &[u64]) -> Map<String, Value> {
+fn with_sizes(
+    map: &Map<String, Value>,
+    path: &str,
+    keys: &[&str],
+    sizes: &[u64],
+) -> Map<String, Value> {
     let mut map = map.clone();
     let mut at = Some(&mut map);
     for part in path.split('.').filter(|part| !part.is_empty()) {

@@ -92,7 +92,7 @@ fn doubled(axis: &'static str, told: u64) -> Violation {
         unit: Unit::Elements,
         granule: 0,
         message: format!(
-            "the pad amount of {told} is passed doubled on these ranks: where the kernel doubles it too, real ones are masked, and whether it does was not read"
+            "the pad amount of {told} is passed doubled on these ranks: where the kernel doubles it too, real channels are masked, and whether it does was not read"
         ),
         effect: Effect::Unknown,
     }

@@ -85,6 +85,9 @@ pub(super) fn check<'a>(
         aligned(unit).map_err(|why| ("cheapest", why))?;
     }
     for valid in &rule.valid {
+        if valid.doubled && valid.doubled_unread {
+            return Err(("valid", "doubled stands beside doubled-unread".to_owned()));
+        }
         for unit in [valid.intermediate, valid.hidden].into_iter().flatten() {
             aligned(unit).map_err(|why| ("valid", why))?;
         }

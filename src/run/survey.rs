@@ -288,7 +288,7 @@ pub fn survey_replicas<'q>(
         not_judged: Vec::new(),
         named_fails: false,
     };
-    // What the ranks leave out. That a rule is for other checkpoints is an answer.
+    // Only rules that the ranks leave out make an error; that a rule is for other checkpoints is an answer.
     let mut left: Vec<NotJudged> = Vec::new();
     for at in asked {
         let before = survey.not_judged.len();

@@ -1,8 +1,8 @@
 //! Goal: a checkpoint that advice says to pad is one that `pad` makes, that the rule then takes, and no wider than needed.
-//! Method: the advice for every real config is followed with `pad`'s own recipe and planned again.
+//! Method: the advice for every shipped model and real config is followed with `pad`'s own recipe and planned again.
 
 use super::real::configs;
-use padproof::model::{Model, WidthKey, load, width_keys};
+use padproof::model::{Model, WidthKey, builtin, load, width_keys};
 use padproof::pad::{Recipe, Request, recipe};
 use padproof::plan::{Fit, Parallel};
 use padproof::rule::Rules;
@@ -10,7 +10,6 @@ use padproof::run::{Instead, Query, Way, survey};
 use padproof::terms::LayerKind;
 use rayon::prelude::*;
 use std::fs;
-use std::path::Path;
 
 /// The recipe of the request, as the command would make it.
 fn made(model: &Model, keys: &[WidthKey], tp: u64, align: u64) -> Option<Recipe> {
@@ -72,34 +71,35 @@ fn fault(model: &Model, keys: &[WidthKey], way: &Instead) -> Option<String> {
     less.map(|less| format!("{told}: {} would do", less.routed.width.to))
 }
 
-fn faults(path: &Path) -> (usize, Vec<String>) {
-    let folder = path.display().to_string();
-    let Ok(model) = load(&folder) else {
-        return (0, Vec::new());
-    };
-    let text = fs::read_to_string(path.join("config.json")).unwrap();
-    let keys = width_keys(&text, &folder).unwrap();
+/// Ways to pad offline that are advised for a model, and what is wrong with some.
+fn faults((model, keys): &(Model, Vec<WidthKey>)) -> (usize, Vec<String>) {
     let query = Query {
         all: false,
         advice: true,
         ..Query::of(Parallel { tp: 16, ep: 1 })
     };
-    let found = survey(&model, Rules::builtin(), &query).unwrap();
+    let found = survey(model, Rules::builtin(), &query).unwrap();
     let ways = found.advice.rules.iter().flat_map(|rule| &rule.instead);
     let ways: Vec<&Instead> = ways.filter(|way| way.way == Way::PadOffline).collect();
-    let faults = ways.iter().filter_map(|way| fault(&model, &keys, way));
+    let faults = ways.iter().filter_map(|way| fault(model, keys, way));
     (ways.len(), faults.collect())
 }
 
 /// Widths that `pad` does not make were advised, for dense layers too, and checkpoints that it refuses.
 #[test]
 fn a_checkpoint_that_is_advised_is_made_by_pad_and_fits() {
-    let Some(folder) = configs() else { return };
-    let folders = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let folders: Vec<_> = folders.filter(|path| path.is_dir()).collect();
-    let all: Vec<(usize, Vec<String>)> = folders.par_iter().map(|path| faults(path)).collect();
+    let shipped = builtin().iter().map(|model| (model.clone(), Vec::new()));
+    let mut models: Vec<(Model, Vec<WidthKey>)> = shipped.collect();
+    let folders = configs().map(|folder| fs::read_dir(folder).unwrap());
+    for folder in folders.into_iter().flatten() {
+        let path = folder.unwrap().path();
+        let name = path.display().to_string();
+        if let (true, Ok(model)) = (path.is_dir(), load(&name)) {
+            let text = fs::read_to_string(path.join("config.json")).unwrap();
+            models.push((model, width_keys(&text, &name).unwrap()));
+        }
+    }
+    let all: Vec<(usize, Vec<String>)> = models.par_iter().map(faults).collect();
     let count: usize = all.iter().map(|(count, _)| count).sum();
     let faults: Vec<String> = all.into_iter().flat_map(|(_, faults)| faults).collect();
     assert!(

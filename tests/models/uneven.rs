@@ -34,8 +34,30 @@ fn layers_of_different_widths_are_models_by_themselves() {
     let dense = json!({
         "moe_intermediate_size": [256, 768, 768, 768], "num_hidden_layers": 4, "mlp_only_layers": [0],
     });
-    let only: Vec<u64> = each(dense).iter().map(|model| model.intermediate).collect();
-    assert_eq!(only, [768]);
+    let only = each(dense);
+    let [only] = only.as_slice() else {
+        panic!("{} models", only.len());
+    };
+    // One kind is the model, and nothing is to be told apart.
+    let uneven = only.notes.iter().any(|note| note.contains("differ"));
+    assert_eq!((only.name.as_str(), uneven), ("some", false));
+    assert_eq!((only.intermediate, only.moe_layers), (768, 3));
+}
+
+/// Such a list was taken for the widths of two layers, and the others for nothing.
+#[test]
+fn a_list_shorter_than_the_layers_is_not_one_value_a_layer() {
+    let parts = json!({ "moe_intermediate_size": [1536, 512], "num_hidden_layers": 28 });
+    let error = parse_each(&config(parts), "some/config.json", None).unwrap_err();
+    assert!(
+        error.to_string().contains("moe_intermediate_size"),
+        "{error}"
+    );
+    // Only layers without experts.
+    let none = json!({
+        "moe_intermediate_size": [768, 1536], "num_hidden_layers": 2, "mlp_only_layers": [0, 1],
+    });
+    assert!(parse_each(&config(none), "some/config.json", None).is_err());
 }
 
 #[test]
