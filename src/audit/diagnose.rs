@@ -382,8 +382,10 @@ impl<'a> Look<'a> {
         let layer = (&self.plan, &self.logical);
         let mut weigh = |mutant: &Mutant, wrong: &Variants, detail: String| {
             let fits = |(held, right): (&Held<'_>, &bool)| *right || wrong.same(held, padding);
+            let denied = |held: &&Held<'_>| wrong.denied(&self.right, held);
             if !self.held.iter().zip(right).all(fits)
                 || !open.iter().any(|held| wrong.explains(&self.right, held))
+                || padding == Padding::Any && open.iter().any(|held| denied(&held))
             {
                 return;
             }

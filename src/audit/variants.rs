@@ -221,6 +221,36 @@ impl Variants {
             })
     }
 
+    /// Whether a tensor of the dump holds most of the elements that these leave out, those apart that might be
+    /// padding: then nothing was left out.
+    pub(super) fn denied(&self, right: &Variants, held: &Held<'_>) -> bool {
+        let rank = held.stored.rank;
+        let (Some(made), Some(true_ones)) = (self.bytes_of(rank, held), right.bytes_of(rank, held))
+        else {
+            return false;
+        };
+        let same_size = |bytes: &&[u8]| bytes.len() == held.bytes.len();
+        if !made.iter().chain(&true_ones).all(same_size) {
+            return false;
+        }
+        let grid = held.map.grid;
+        let (mut left_out, mut there) = (0_u64, 0_u64);
+        for n in 0..held.bytes.len() * 8 / grid.bits {
+            let at = grid.address(n);
+            let element = |[planned, logical, storage]: [&[u8]; 3]| {
+                let code = grid.read(planned, at);
+                grid.read(logical, at) == code && grid.read(storage, at) == code
+            };
+            let wanted = grid.read(true_ones[0], at);
+            let loud = matches!(held.inert.judge(wanted), Judgement::Loud | Judgement::NaN);
+            if loud && element(true_ones) && !element(made) {
+                left_out += 1;
+                there += u64::from(grid.read(&held.bytes, at) == wanted);
+            }
+        }
+        there > left_out / 2
+    }
+
     /// The codes of a tensor as planned and as held, each in order of size; none where its size is
     /// another one.
     pub(super) fn sorted(&self, held: &Held<'_>) -> Option<[Vec<u32>; 2]> {

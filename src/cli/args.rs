@@ -72,7 +72,7 @@ pub(super) enum Command {
 /// What ends `plan` with which code.
 const PLAN_EXIT: &str = "Exit codes: 0 planned; 1 a plan that --rule or --backend chose is refused, \
 unrepresentable or wrong (of historical and proposed rules only one named by its whole id counts; unknown, slow \
-and padded do not); 2 could not plan. Without --rule and --backend, and with --all, it is never 1.";
+and padded do not), or they chose nothing that is for this model; 2 could not plan. Without --rule and --backend, and with --all, it is never 1.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXIT)]

@@ -36,54 +36,60 @@ pub fn parse_each(
     };
     let doc = scope(root)?;
     let (keys, kinds) = kinds(&doc);
-    if kinds.len() < 2 {
-        return Ok(vec![parse_map(&map, file, hf_quant)?]);
-    }
-    let listed: usize = kinds.iter().map(|kind| kind.layers.len()).sum();
-    // Kinds that experts are of: their config, sizes, and layers among those with experts.
-    let (mut kept, mut with_experts) = (Vec::new(), 0);
+    let as_it_is = || Ok(vec![parse_map(&map, file, hf_quant)?]);
+    let listed: u64 = kinds.iter().map(|kind| kind.layers.len() as u64).sum();
+    // Of each kind that has experts its config, its sizes and how many layers; the widths of dense layers.
+    let (mut kept, mut dense, mut with_experts) = (Vec::new(), Vec::new(), 0);
     for kind in &kinds {
-        let map = with_sizes(&map, doc.path, &keys, &kind.sizes);
-        let layers = layers::read(&scope(Doc { map: &map, ..root })?, &mut Vec::new())?;
-        if (listed as u64) < layers.total {
-            // A shorter list is none of one value a layer: whoever reads it says so.
-            kept.clear();
-            break;
+        let own = with_sizes(&map, doc.path, &keys, &kind.sizes);
+        let layers = layers::read(&scope(Doc { map: &own, ..root })?, &mut Vec::new())?;
+        if listed != layers.total {
+            // A list of another length is none of one value a layer: whoever reads it says so.
+            return as_it_is();
+        }
+        let among = |all: &[u64]| kind.layers.iter().filter(|n| all.contains(n)).count() as u64;
+        let model = parse_map(&own, file, hf_quant)?;
+        if among(&layers.dense) > 0 || layers.dense.is_empty() {
+            dense.push(model.dense);
         }
         with_experts = layers.moe.len();
-        let own = kind
-            .layers
-            .iter()
-            .filter(|layer| layers.moe.contains(layer));
-        let own = own.count() as u64;
-        if own > 0 {
-            kept.push((map, &kind.sizes, own));
+        let count = among(&layers.moe);
+        if count > 0 {
+            kept.push((model, &kind.sizes, count));
         }
     }
-    let several = kept.len();
+    dense.dedup();
+    let (several, [dense]) = (kept.len(), dense.as_slice()) else {
+        // Dense layers of several widths are no part of one model.
+        return as_it_is();
+    };
     let mut models = Vec::new();
-    for (map, sizes, own) in &kept {
-        let mut model = parse_map(map, file, hf_quant)?;
+    for (mut model, sizes, count) in kept {
         if several > 1 {
-            let sizes = (keys.iter().zip(*sizes).enumerate())
+            let sizes = (keys.iter().zip(sizes).enumerate())
                 .filter(|(n, (_, size))| kinds.iter().any(|kind| kind.sizes[*n] != **size))
                 .map(|(_, (key, size))| format!("{key} {size}"));
             let sizes = sizes.collect::<Vec<_>>().join(", ");
             model.notes.push(format!(
-                "of {with_experts} layers with experts the {own} with {sizes}: sizes differ from layer to layer, and each of {several} kinds is planned by itself"
+                "of {with_experts} layers with experts the {count} with {sizes}: sizes differ from layer to layer, and each of {several} kinds is planned by itself"
             ));
             model.name = format!("{} ({sizes})", model.name);
-            model.moe_layers = *own;
+            model.moe_layers = count;
+            if model.draft_experts {
+                let why = "which of the sizes a draft has is not recorded: it is not planned";
+                model.notes.push(why.to_owned());
+                (model.mtp_layers, model.draft_experts) = (0, false);
+            }
         }
-        if !models.is_empty() {
-            // Said of the first.
-            (model.dense, model.dense_layers) = (None, 0);
-            (model.mtp_layers, model.draft_experts) = (0, false);
-        }
+        // Said of the first.
+        (model.dense, model.dense_layers) = match models.is_empty() {
+            true => (*dense, model.dense_layers),
+            false => (None, 0),
+        };
         models.push(model);
     }
     if models.is_empty() {
-        models.push(parse_map(&map, file, hf_quant)?);
+        return as_it_is();
     }
     Ok(models)
 }

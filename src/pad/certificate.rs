@@ -33,6 +33,7 @@ pub struct Certificate {
     /// What was asked for.
     pub request: Request,
     /// The rule's version and source, where a rule padded.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub rule: Option<RuleNote>,
     /// What it means for this model.
     pub plan: Recipe,
@@ -43,6 +44,7 @@ pub struct Certificate {
     /// Every other file.
     pub files: Vec<FileNote>,
     /// The padded tensors, cut over the ranks as a plain loader does, held against the input.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub audit: Option<AuditNote>,
     /// The layer computed from padded bytes, held against the reference from unpadded ones.
     pub differential: Vec<DifferentialNote>,
@@ -79,6 +81,7 @@ pub struct TensorNote {
     /// BLAKE3 of its bytes in the input.
     pub input: String,
     /// Shape and BLAKE3 in the output, where it changed.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub output: Option<OutputNote>,
 }
 
@@ -101,6 +104,7 @@ pub struct FileNote {
     /// BLAKE3 in the input.
     pub input: String,
     /// BLAKE3 in the output, where it changed.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub output: Option<String>,
 }
 

@@ -91,9 +91,16 @@ pub(super) fn human(survey: &Survey, width: Option<usize>, out: &mut dyn Write) 
         Parallel { tp, ep } if ep >= tp => ", with whole experts on every rank".to_owned(),
         Parallel { ep, .. } => format!(", at ep {ep} or as many groups as divide it"),
     };
-    for (open, rules) in by_open(survey) {
+    let groups = by_open(survey).into_iter().flat_map(|(open, rules)| {
+        let (alone, all): (Vec<_>, Vec<_>) = rules.into_iter().partition(|one| one.alone);
+        [
+            (open, all, "all parts"),
+            (open, alone, "the routed experts"),
+        ]
+    });
+    for (open, rules, what) in groups.filter(|(_, rules, _)| !rules.is_empty()) {
         let head = match open {
-            [] => format!("tp without padding, of all parts{spread}"),
+            [] => format!("tp without padding, of {what}{spread}"),
             open => format!(
                 "tp without padding is unknown for the {}; of the other parts{spread}",
                 layers(open)

@@ -160,6 +160,8 @@ pub struct RuleAdvice {
     pub cost: Cost,
     /// What they and the parts that a rule is for cost together.
     pub all_parts: Option<Cost>,
+    /// Whether the model has other parts, of which a kernel library's rule says nothing.
+    pub alone: bool,
     /// Usable degrees that need no padding, of all parts: none where a part is open.
     pub aligned: Vec<u64>,
     /// Usable degrees that need no padding, of the parts that are not open.

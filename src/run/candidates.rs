@@ -221,6 +221,15 @@ pub(super) fn of_method(rule: &Rule, model: &Model) -> bool {
     method == "none" || rule.methods.is_empty() || methods.any(|m| same(&m))
 }
 
+/// What a rule's environment variable must be and is not, as a clause.
+fn switch(rule: &Rule, query: &Query<'_>) -> Option<String> {
+    let set = |name: &String| query.env.contains(&name.as_str());
+    let on = rule.when.env.as_ref().filter(|name| !set(name));
+    let off = rule.when.env_not.as_ref().filter(|name| set(name));
+    let on = on.map(|name| format!("{name} set"));
+    on.or_else(|| off.map(|name| format!("{name} not set")))
+}
+
 /// Why no candidate is for a part, as a clause.
 pub(super) fn uncovered(
     candidates: &[Candidate<'_>],
@@ -259,6 +268,16 @@ pub(super) fn uncovered(
     if !left.iter().any(|rule| of_method(rule, model)) {
         let method = &model.quant.method;
         return format!("no {which} rule takes {format} of `{method}` in the {kind} layer");
+    }
+    left.retain(|rule| of_method(rule, model));
+    let switches: Option<Vec<String>> = left.iter().map(|rule| switch(rule, query)).collect();
+    if let Some(mut switches) = switches {
+        switches.sort();
+        switches.dedup();
+        let switches = switches.join(" or ");
+        return format!(
+            "the {which} rules that take {format} in the {kind} layer are for {switches}"
+        );
     }
     format!(
         "the {which} rules that take {format} are for other ranks or layers than the {kind} one"

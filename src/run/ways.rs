@@ -208,6 +208,7 @@ impl About<'_, '_> {
             aligned_known,
             cheapest,
             instead,
+            alone: self.rule.kernel && self.parts.all.len() > 1,
             parts: now.rest,
             open: now.open,
         }

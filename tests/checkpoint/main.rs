@@ -7,6 +7,7 @@ mod again;
 mod claims;
 mod command;
 mod commands;
+mod damage;
 mod drafts;
 mod edited;
 mod families;

@@ -460,7 +460,7 @@ fn explain_lists_codes_and_shows_their_pages() {
     }
     let one = text(&ends(&["explain", "facts/peers.md F5"], 0).stdout);
     assert_eq!(one.lines().count(), 1, "{one}");
-    refused(&["explain", "M99"], &["`M99`", "lists what there is"]);
+    refused(&["explain", "M99"], &["`M99`", "says what there is"]);
     let page = text(&ends(&["explain", "pp103"], 0).stdout);
     assert!(
         page.starts_with("PP103: ") && page.contains("What to do"),

@@ -53,6 +53,9 @@ fn a_list_shorter_than_the_layers_is_not_one_value_a_layer() {
         error.to_string().contains("moe_intermediate_size"),
         "{error}"
     );
+    // One of six names, of layers that the config counts.
+    let longer = json!({ "moe_intermediate_size": [768, 1536, 768], "num_hidden_layers": 2 });
+    assert!(parse_each(&config(longer), "some/config.json", None).is_err());
     // Only layers without experts.
     let none = json!({
         "moe_intermediate_size": [768, 1536], "num_hidden_layers": 2, "mlp_only_layers": [0, 1],
@@ -74,4 +77,41 @@ fn several_lists_make_a_kind_of_each_combination() {
     let lengths = json!({ "moe_intermediate_size": [768, 1536], "num_experts": [64, 128, 128] });
     assert!(parse_each(&config(lengths), "some/config.json", None).is_err());
     assert_eq!(each(json!({})).len(), 1);
+}
+
+/// Lists of equal sizes were refused where unequal ones were planned.
+#[test]
+fn a_list_of_equal_sizes_is_that_size() {
+    let equal = json!({
+        "moe_intermediate_size": [768, 768, 768], "num_experts_per_tok": [4, 4, 4], "num_hidden_layers": 3,
+    });
+    let told: Vec<_> = each(equal)
+        .into_iter()
+        .map(|m| (m.name, m.intermediate, m.top_k))
+        .collect();
+    assert_eq!(told, [("some".to_owned(), 768, 4)]);
+}
+
+/// The dense layer that stood last was left out, and a width that no dense layer has planned in its place.
+#[test]
+fn dense_layers_have_the_width_that_stands_at_their_number() {
+    let widths = |all: [u64; 3]| {
+        json!({
+            "intermediate_size": all, "num_hidden_layers": 3, "mlp_only_layers": [0, 2],
+            "moe_intermediate_size": 768,
+        })
+    };
+    let one = each(widths([2000, 6144, 2000]));
+    let told: Vec<_> = one
+        .iter()
+        .map(|m| (m.name.as_str(), m.dense, m.dense_layers))
+        .collect();
+    assert_eq!(told, [("some", Some(2000), 2)]);
+    let error = parse_each(
+        &config(widths([2000, 6144, 6144])),
+        "some/config.json",
+        None,
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("intermediate_size"), "{error}");
 }
