@@ -165,7 +165,10 @@ fn told(valid: &Valid) -> String {
         unit("hidden of w2", valid.w2_hidden),
     ];
     let units: Vec<String> = units.into_iter().flatten().collect();
-    format!("{} ({})", units.join(", "), word(&valid.rounding))
+    match units.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("{} ({})", units.join(", "), word(&valid.rounding)),
+    }
 }
 
 /// Where citations are explained, under a source that has some.
@@ -257,7 +260,12 @@ fn show_rule(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
         line(out, "stride", format!("{more}, when {} is set", stride.env))?;
     }
     for valid in &rule.valid {
-        line(out, "kernel is told", told(valid))?;
+        let when = conditions(&valid.when);
+        line(
+            out,
+            "kernel is told",
+            format!("when {when}: {}", told(valid)),
+        )?;
     }
     if let Some(share) = &rule.w2_bias {
         line(out, "w2 bias", word(share))?;

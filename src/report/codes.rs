@@ -88,10 +88,25 @@ pub fn cited_rows(row: &str) -> Vec<(&'static str, &'static str)> {
             .lines()
             .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
         let mut rows = rows.filter_map(|line| line.split_once(" | "));
-        let same = |(name, _): &(&str, &str)| name.eq_ignore_ascii_case(row);
+        let same = |(name, _): &(&str, &str)| name.split(", ").any(|one| stands_for(one, row));
         found.extend(rows.find(same).map(|(_, what)| (head, what)));
     }
     found
+}
+
+/// Whether a row's name is the one asked for, or a range of numbers that holds it: `1.1 to 1.7`.
+fn stands_for(name: &str, row: &str) -> bool {
+    let number = |text: &str| -> Option<(u32, u32)> {
+        let (part, section) = text.split_once('.')?;
+        Some((part.parse().ok()?, section.parse().ok()?))
+    };
+    match name.split_once(" to ") {
+        None => name.eq_ignore_ascii_case(row),
+        Some((first, last)) => match (number(first), number(row), number(last)) {
+            (Some(first), Some(row), Some(last)) => (first..=last).contains(&row),
+            _ => false,
+        },
+    }
 }
 
 /// What is said of a note as a whole: `facts/reports.md`.

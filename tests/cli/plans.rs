@@ -449,6 +449,9 @@ fn explain_lists_codes_and_shows_their_pages() {
             "halves-swapped: gate where",
         ),
         (&["facts/reports.md B93"], "flashinfer PR #1469"),
+        // A section, and one of a range of them.
+        (&["1.9"], "get_moe_weight_sizes"),
+        (&["facts/upstream-padding.md 1.3"], "a row for each backend"),
         (&["facts/reports.md", "b93"], "flashinfer PR #1469"),
         (&["facts/peers.md F5"], "sglang NVFP4 non-gated"),
         (&["facts/peers.md"], "other programs, run"),
