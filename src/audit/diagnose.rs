@@ -385,7 +385,7 @@ impl<'a> Look<'a> {
             let denied = |held: &&Held<'_>| wrong.denied(&self.right, held);
             if !self.held.iter().zip(right).all(fits)
                 || !open.iter().any(|held| wrong.explains(&self.right, held))
-                || padding == Padding::Any && open.iter().any(|held| denied(&held))
+                || padding == Padding::Any && open.iter().any(denied)
             {
                 return;
             }
