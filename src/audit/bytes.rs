@@ -13,15 +13,15 @@ use crate::layout::{Map, map};
 use crate::plan::{Plan, Role, ScalePlan};
 use std::collections::BTreeSet;
 
-/// What a tensor of another size may be.
+/// What a tensor of another size may be; the first of those that explain every size is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Size {
     /// Scales on the checkpoint's own blocks, where the plan's are finer.
     Coarse,
+    /// As wide as the rank's share; where that is the whole axis, nothing is to be cut.
+    Bare,
     /// Scales of the whole axis.
     Uncut,
-    /// As wide as the rank's share.
-    Bare,
     /// w2 or its scales, grown along their rows in place of their columns.
     SecondTurned,
     /// w13 or its scales, grown along their columns in place of their rows.
@@ -35,8 +35,8 @@ enum Size {
 impl Size {
     const ALL: [Size; 7] = [
         Size::Coarse,
-        Size::Uncut,
         Size::Bare,
+        Size::Uncut,
         Size::SecondTurned,
         Size::FirstTurned,
         Size::RowsFused,

@@ -48,24 +48,36 @@ pub(super) fn others(
         };
         (wrong, weight_storage, read)
     });
-    let named = |(wrong, stored, read): (Plan, Storage, Storage), of_weights: bool| {
-        let name = name(of_weights, stored, read);
+    let named = |(wrong, stored, read): (Plan, Storage, Storage), name: &str| {
         let mutant = mutant::ALL.iter().find(|m| m.name == name)?;
         Some((mutant, wrong, stored, read))
     };
-    let scales = scales.filter_map(move |one| named(one, false));
-    scales.chain(weights.filter_map(move |one| named(one, true)))
+    let scales = scales.filter_map(move |one| {
+        let name = of_scales(one.1, one.2);
+        named(one, name)
+    });
+    scales.chain(weights.filter_map(move |one| {
+        let name = of_weights(one.1, one.2);
+        named(one, name)
+    }))
 }
 
-fn name(of_weights: bool, stored: Storage, read: Storage) -> &'static str {
-    match (of_weights, stored, read) {
-        (false, Storage::Linear, _) => NAMES[0],
-        (false, _, Storage::Linear) => NAMES[1],
-        (false, ..) => NAMES[2],
-        (true, Storage::Linear, _) => NAMES[3],
-        (true, _, Storage::Linear) => NAMES[4],
-        (true, Storage::Rows16, Storage::Rows32) => NAMES[5],
-        (true, ..) => NAMES[6],
+/// The mutant that stores scales so where they are read otherwise.
+fn of_scales(stored: Storage, read: Storage) -> &'static str {
+    match (stored, read) {
+        (Storage::Linear, _) => "scales-not-swizzled",
+        (_, Storage::Linear) => "scales-swizzled",
+        _ => "scales-in-other-tiles",
+    }
+}
+
+/// The same of weights.
+fn of_weights(stored: Storage, read: Storage) -> &'static str {
+    match (stored, read) {
+        (Storage::Linear, _) => "weights-not-shuffled",
+        (_, Storage::Linear) => "weights-shuffled",
+        (Storage::Rows16, Storage::Rows32) => "rows-shuffled-in-sixteens",
+        _ => "weights-in-another-shuffle",
     }
 }
 
@@ -91,4 +103,24 @@ fn sized(plan: &Plan, storage: Storage) -> impl Iterator<Item = Plan> {
 /// The layouts in words.
 pub(super) fn phrase(stored: Storage, read: Storage) -> String {
     format!("stored: {stored}; read: {read}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A name that no mutant has would leave its layouts unnamed, without a word.
+    #[test]
+    fn every_name_is_a_mutants_and_that_of_some_layouts() {
+        let mutants: BTreeSet<&str> = mutant::ALL.iter().map(|m| m.name).collect();
+        let pairs = Storage::ALL.iter();
+        let pairs = pairs.flat_map(|a| Storage::ALL.iter().map(move |b| (*a, *b)));
+        let given: BTreeSet<&str> = pairs
+            .filter(|(stored, read)| stored != read)
+            .flat_map(|(stored, read)| [of_scales(stored, read), of_weights(stored, read)])
+            .collect();
+        assert_eq!(given, BTreeSet::from(NAMES));
+        assert!(given.is_subset(&mutants), "{given:?}");
+    }
 }

@@ -45,7 +45,10 @@ fn cut_whole(plan: &Plan, packed: &mut PackedInputs, place: Place) -> bool {
                 up_first: plan.order.up_first(),
                 place,
             };
-            cut.apply(grids);
+            // Rows come of every rank; with none left out, a grid's place is its rank.
+            if grids.len() == plan.ranks.len() {
+                cut.apply(grids);
+            }
         });
     }
     changed
@@ -61,6 +64,7 @@ struct Cut {
 }
 
 impl Cut {
+    /// Cuts grids of all ranks, in their order.
     fn apply(&self, grids: &mut [(usize, Codes)]) {
         let (shards, share) = (self.shards, self.share);
         let right: Vec<Vec<u32>> = grids.iter().map(|(_, t)| t.codes.clone()).collect();

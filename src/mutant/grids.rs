@@ -212,7 +212,7 @@ pub(super) fn second_at_the_real_width(plan: &Plan, packed: &mut PackedInputs) -
 pub(super) fn w13_padded_on_hidden(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let pad = plan.width_padded.saturating_sub(plan.width);
     let halves = plan.order.interleave() == 0 && plan.place == Place::PerHalf;
-    if pad == 0 || plan.width > plan.hidden_padded || !halves {
+    if pad == 0 || !halves {
         return false;
     }
     let scale = plan.w13_scale;

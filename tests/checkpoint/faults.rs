@@ -29,7 +29,7 @@ const LINES: &[(Family, &str)] = &[
     ),
     (
         MIXTRAL,
-        "e=2,h=256,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
+        "e=2,h=128,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
     ),
     (
         QWEN,
@@ -74,10 +74,6 @@ const LINES: &[(Family, &str)] = &[
     (
         QWEN,
         "e=2,h=128,i=320,w=fp8-block,pad=i512,fill=wild,seed=f",
-    ),
-    (
-        MIXTRAL,
-        "e=2,h=128,i=448,w=fp8-block,pad=i64,fill=wild,seed=10",
     ),
     (
         Family::Compressed,

@@ -393,3 +393,23 @@ fn every_slip_of_a_loader_is_named_in_every_family_and_quantisation() {
     }
     crate::checkpoint::snapshot("audit_planted", &matrix);
 }
+
+/// Where a rank's share is the whole axis, nothing is to be cut: such scales were told as not cut.
+#[test]
+fn unpadded_scales_of_one_rank_are_told_as_that() {
+    for line in ["e=2,h=64,i=96,w=nvfp4", "e=2,h=128,i=256,w=fp8-block"] {
+        let slot = if line.contains("fp8") { 384 } else { 128 };
+        let (case, plan, logical) = scene(line, slot, false, false);
+        let loader = Loader {
+            case: &case,
+            logical: &logical,
+            slot,
+            tiled: false,
+            up_first: false,
+            slip: ScalesUnpadded,
+        };
+        let (audit, names) = audited(&loader, &plan, QWEN);
+        assert!(!audit.clean(), "{line}");
+        assert_eq!(names, ["scales-unpadded"], "{line}");
+    }
+}
