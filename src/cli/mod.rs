@@ -14,6 +14,7 @@ mod explain;
 mod export;
 #[cfg(feature = "hub")]
 mod hub;
+mod interrupts;
 mod list;
 mod main;
 mod output;

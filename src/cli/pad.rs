@@ -5,15 +5,14 @@
 use super::bytes::Bytes;
 use super::environment::rule_switches;
 use super::error::CliError;
+use super::interrupts::{First, listen};
 use super::output::complain;
 use super::pad_args::PadArgs;
-use super::subject::handler;
 use crate::pad::{Outcome, Request, Step, pad as run, partial};
 use crate::report::padded_human;
 use crate::run::{ExitCode, on_arch};
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 
 pub(super) fn pad(args: &PadArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let rules = super::select::rules(args.rules.as_deref())?;
@@ -34,7 +33,7 @@ pub(super) fn pad(args: &PadArgs, out: &mut dyn Write) -> Result<ExitCode, CliEr
     let mut progress = |step: Step<'_>| {
         if matches!(step, Step::Placing) {
             // An interrupt that came first ends this process, whose output is in no place then.
-            while *first.get_or_init(|| First::Placing) == First::Interrupt {
+            while !first.moment() {
                 std::thread::park();
             }
         }
@@ -56,23 +55,13 @@ pub(super) fn pad(args: &PadArgs, out: &mut dyn Write) -> Result<ExitCode, CliEr
     Ok(ExitCode::Passed)
 }
 
-/// What came first: the output on its way to its place, or an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
-    Placing,
-    Interrupt,
-}
-
 /// What Ctrl-C does: this process ends with a sentence on what it leaves, but where the output is on its way
 /// already, which takes no time.
-fn interrupt(out: &Path) -> Result<Arc<OnceLock<First>>, CliError> {
-    let first = Arc::new(OnceLock::new());
-    if ignored() {
-        return Ok(first);
-    }
-    let (place, left, set) = (out.to_owned(), partial(out), Arc::clone(&first));
-    ctrlc::set_handler(move || {
-        if *set.get_or_init(|| First::Interrupt) == First::Placing {
+fn interrupt(out: &Path) -> Result<First, CliError> {
+    let first = First::default();
+    let (place, left, set) = (out.to_owned(), partial(out), first.clone());
+    listen(move || {
+        if !set.interrupt() {
             return;
         }
         let said = match left.exists() {
@@ -85,16 +74,6 @@ fn interrupt(out: &Path) -> Result<Arc<OnceLock<First>>, CliError> {
         };
         complain("interrupted", &said);
         std::process::exit(i32::from(ExitCode::Interrupted.number()))
-    })
-    .map_err(handler)?;
+    })?;
     Ok(first)
-}
-
-/// Whether this process was started to outlive interrupts or its terminal, as by nohup: it must go on then.
-fn ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
-    // Bits of SIGHUP, which is 1, and SIGINT, 2.
-    mask.is_some_and(|mask| mask & 0b11 != 0)
 }

@@ -4,13 +4,14 @@
 
 use super::args::SubjectArgs;
 use super::error::CliError;
+use super::interrupts::{First, listen};
 use super::output::complain;
 use super::select::unknown;
 use crate::run::ExitCode;
 use crate::schedule::UnknownOrder;
 use crate::subject::{Known, Limits, Program, Running, SubjectChoice, SubjectError};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// The chosen subject; a program has been started and greeted then.
 pub(super) fn chosen(args: &SubjectArgs, running: &Running) -> Result<SubjectChoice, CliError> {
@@ -60,26 +61,19 @@ pub(super) fn chosen(args: &SubjectArgs, running: &Running) -> Result<SubjectCho
     }
 }
 
-/// What came first of a run: its first case, or an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
-    Case,
-    Interrupt,
-}
-
 /// What Ctrl-C does to a run.
 #[derive(Debug)]
 pub(super) struct Interrupts {
     /// A switch that the first one sets.
     pub(super) stop: Arc<AtomicBool>,
-    first: Arc<OnceLock<First>>,
+    /// Of its first case and an interrupt.
+    first: First,
 }
 
 impl Interrupts {
     /// The run begins, and will leave a report: not where an interrupt came first.
     pub(super) fn begin(&self) -> Result<(), CliError> {
-        let begun = *self.first.get_or_init(|| First::Case) == First::Case;
-        if begun {
+        if self.first.moment() {
             Ok(())
         } else {
             Err(CliError::Interrupted)
@@ -92,32 +86,28 @@ pub(super) fn interrupt(running: &Running) -> Result<Interrupts, CliError> {
     const RUNS: &str = "the report holds what had run; again ends without one";
     const EARLY: &str = "nothing had run, so there is no report";
     let stop = Arc::new(AtomicBool::new(false));
-    let first = Arc::new(OnceLock::new());
+    let first = First::default();
     let interrupts = Interrupts {
         stop: Arc::clone(&stop),
-        first: Arc::clone(&first),
+        first: first.clone(),
     };
     let running = running.clone();
-    ctrlc::set_handler(move || {
+    listen(move || {
         if stop.swap(true, Ordering::Relaxed) {
             complain("interrupted", "again: there is no report");
             end(&running);
         }
-        let said = match first.get_or_init(|| First::Interrupt) {
-            First::Case => RUNS,
-            First::Interrupt => EARLY,
-        };
+        let said = if first.interrupt() { EARLY } else { RUNS };
         complain("interrupted", said);
         running.end();
-    })
-    .map_err(handler)?;
+    })?;
     Ok(interrupts)
 }
 
 /// For a command of one case: Ctrl-C ends what runs, and this process, at once.
 pub(super) fn end_at_once(running: &Running) -> Result<(), CliError> {
     let running = running.clone();
-    ctrlc::set_handler(move || end(&running)).map_err(handler)
+    listen(move || end(&running))
 }
 
 /// Nothing is concluded from what an interrupt ended: asked before a word is printed.
@@ -131,8 +121,4 @@ pub(super) fn unless_interrupted(running: &Running) -> Result<(), CliError> {
 fn end(running: &Running) -> ! {
     running.end();
     std::process::exit(i32::from(ExitCode::Interrupted.number()))
-}
-
-pub(super) fn handler(error: ctrlc::Error) -> CliError {
-    CliError::Usage(format!("cannot listen for interrupts: {error}"))
 }

@@ -30,6 +30,24 @@ pub(crate) fn padproof(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
+/// Signals that a process ignores, as bits from that of signal 1 on: its number, or `self`; none where no /proc says so.
+pub(crate) fn signals_ignored(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap())
+}
+
+/// Whether the tests were started to outlive interrupts, as by nohup: what they start would then too.
+#[expect(clippy::print_stdout, reason = "what is left out is said")]
+pub(crate) fn interrupts_are_ignored() -> bool {
+    // SIGHUP, which is 1, and SIGINT, 2.
+    let ignored = signals_ignored("self") & 0b11 != 0;
+    if ignored {
+        println!("skipped: interrupts, or the loss of the terminal, are ignored here");
+    }
+    ignored
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

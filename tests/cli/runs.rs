@@ -280,6 +280,9 @@ fn passing_checks_do_not_shrink() {
 #[test]
 #[cfg(unix)]
 fn an_interrupt_leaves_a_whole_report_and_ends_with_130() {
+    if super::interrupts_are_ignored() {
+        return;
+    }
     let args = [
         "run",
         "-n",
@@ -310,6 +313,28 @@ fn an_interrupt_leaves_a_whole_report_and_ends_with_130() {
     let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
     assert_eq!(last["event"], "run-finished");
     assert_eq!(last["ended"], "interrupted");
+}
+
+/// A handler took the place of what nohup, or a shell's `&`, had ignored: the run ended with its terminal.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_that_was_started_to_outlive_interrupts_does() {
+    for (signal, bit) in [("HUP", 1), ("INT", 2)] {
+        let words = format!("trap '' {signal}; exec \"$0\" run -n max --time 1h --format jsonl");
+        let mut child = Command::new("sh")
+            .args(["-c", &words, env!("CARGO_BIN_EXE_padproof")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The first line is written when the run would listen.
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+        let ignored = super::signals_ignored(&child.id().to_string());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(ignored & bit, bit, "{signal}: {ignored:x}");
+    }
 }
 
 /// What a failure of a plan entry prints, in a file of the user's own, under any name.
