@@ -274,7 +274,7 @@ pub(super) fn refuse_unindexed(folder: &Path, files: &[Seen], gated: bool) -> Re
             .find(|name| crate::checkpoint::named(name, gated).is_some());
         if let Some(name) = experts {
             return Err(PadError::Refused(format!(
-                "{} holds experts (`{name}`), but without {INDEX} only {SINGLE} is padded: write an index, or move the file away",
+                "{} holds experts (`{name}`), but without {INDEX} only {SINGLE} is padded: write an index, name the file {SINGLE} if it is all there is, or move it away",
                 path.display()
             )));
         }

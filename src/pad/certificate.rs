@@ -214,8 +214,9 @@ impl Certificate {
     /// Reads a certificate's text; `file` is for messages.
     ///
     /// # Errors
-    /// When it cannot be read: it is no JSON, or of another version of this form; and when it can, and no
-    /// padding wrote it so.
+    /// When it cannot be read: it is too large, no JSON, or of another version of this form; and when no padding
+    /// wrote it so: its keys or their values are not those of the form, or its plan's sizes disagree. What it says
+    /// of the request and of an audit is not judged here.
     pub fn parse(text: &[u8], file: &str) -> Result<Certificate, PadError> {
         let shown = |why: String| {
             let cut: String = why.chars().take(300).collect();
@@ -227,7 +228,7 @@ impl Certificate {
         };
         let odd = |why: String| PadError::NotWritten {
             file: file.to_owned(),
-            why: format!("no padding wrote it so: {}", shown(why)),
+            why: shown(why),
         };
         if text.len() as u64 > BYTES_MAX {
             return Err(unread(format!("larger than {BYTES_MAX} bytes")));

@@ -72,7 +72,7 @@ pub enum PadError {
         "{file} would take {needs} bytes, and this process may write files of {most} at most (ulimit -f); raise that and run the command again"
     )]
     FileLimit {
-        /// The file, or the output.
+        /// The file, or that it is one of the output's.
         file: String,
         /// Bytes that it is to have.
         needs: u64,
@@ -83,7 +83,7 @@ pub enum PadError {
     #[error("{0} is being written by another run")]
     Busy(String),
     /// A certificate that can be read, and is none that padding writes.
-    #[error("{file}: {why}")]
+    #[error("{file}: no padding wrote it so: {why}")]
     NotWritten {
         /// The file.
         file: String,

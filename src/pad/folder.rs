@@ -152,10 +152,14 @@ pub(super) fn unchanged(folder: &Path, files: &[Seen]) -> Result<(), PadError> {
 
 /// The folder that an unfinished output is in.
 pub fn partial(out: &Path) -> PathBuf {
-    // Without a slash at its end, or it would lie inside.
-    let mut name = out.components().collect::<PathBuf>().into_os_string();
+    let mut name = no_slash(out).into_os_string();
     name.push(PARTIAL);
     PathBuf::from(name)
+}
+
+/// The same path without a slash at its end: what is put after its name would lie inside.
+pub(super) fn no_slash(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 /// Whether another run has the journal's lock. A process that is just being started holds what its
@@ -267,7 +271,10 @@ impl Making {
         text.push(b'\n');
         let path = self.partial.join(JOURNAL);
         let at = self.journal.stream_position().map_err(io_at(&path))?;
-        may_write(&path, at.saturating_add(text.len() as u64))?;
+        may_write(
+            &path.display().to_string(),
+            at.saturating_add(text.len() as u64),
+        )?;
         self.journal.write_all(&text).map_err(io_at(&path))?;
         self.journal.sync_data().map_err(io_at(&path))
     }
@@ -279,7 +286,7 @@ impl Making {
         write: impl FnOnce(&mut File, &Path) -> Result<T, PadError>,
     ) -> Result<T, PadError> {
         let path = self.place(name)?;
-        may_write(&path, bytes)?;
+        may_write(&path.display().to_string(), bytes)?;
         let mut beside = path.clone().into_os_string();
         beside.push(WRITING);
         let beside = PathBuf::from(beside);

@@ -20,7 +20,8 @@ pub(super) fn fits(folder: &Path, out: &Path, files: &[(u64, bool)]) -> Result<(
     let linked = same_system(folder, &parent);
     let taken = files.iter().filter(|(_, may_link)| !(linked && *may_link));
     let taken = taken.map(|(bytes, _)| *bytes);
-    may_write(out, taken.clone().max().unwrap_or(0))?;
+    let file = format!("a file of {}", out.display());
+    may_write(&file, taken.clone().max().unwrap_or(0))?;
     let Some(free) = free(&parent) else {
         return Ok(());
     };
@@ -35,12 +36,12 @@ pub(super) fn fits(folder: &Path, out: &Path, files: &[(u64, bool)]) -> Result<(
     }
 }
 
-/// Fails where a file of so many bytes is larger than this process may write.
-pub(super) fn may_write(file: &Path, needs: u64) -> Result<(), PadError> {
+/// Fails where a file of so many bytes is larger than this process may write; `file` is for the message.
+pub(super) fn may_write(file: &str, needs: u64) -> Result<(), PadError> {
     match file_limit().filter(|&most| needs > most) {
         None => Ok(()),
         Some(most) => Err(PadError::FileLimit {
-            file: file.display().to_string(),
+            file: file.to_owned(),
             needs,
             most,
         }),

@@ -88,6 +88,7 @@ pub fn verify(folder: &Path, progress: &mut Progress<'_>) -> Result<Verified, Pa
     let certificate = match Certificate::read(folder) {
         Ok(certificate) => certificate,
         Err(PadError::NotWritten { why, .. }) => {
+            let why = format!("no padding wrote it so: {why}");
             verified.fault(CERTIFICATE, "bytes", why);
             return Ok(verified);
         }

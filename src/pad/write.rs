@@ -11,7 +11,7 @@ use super::certificate::{
 use super::change::Change;
 use super::digest::{hash, hashed};
 use super::error::{PadError, cut_short, io_at};
-use super::folder::{Done, Head, Making, Seen, is_in_the_making, list, unchanged};
+use super::folder::{Done, Head, Making, Seen, is_in_the_making, list, no_slash, unchanged};
 use super::hold::Hold;
 use super::recipe::{Request, recipe};
 use super::stream;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Files of other kinds are linked from this size on.
 const LINK_MIN: u64 = 1 << 20;
@@ -91,8 +91,7 @@ pub fn pad(
     switches: &[&str],
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, PadError> {
-    // Without a slash at its end, or the partial folder would lie inside it.
-    let out: &Path = &out.components().collect::<PathBuf>();
+    let out: &Path = &no_slash(out);
     let config = read_config(folder)?;
     if let Some(sentence) = already_done(folder, out, request, &config, (rule, switches), progress)?
     {

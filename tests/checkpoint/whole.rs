@@ -34,6 +34,11 @@ fn experts_that_no_index_names_are_refused() {
         &padproof(ALIGN, &[scene.path(), &out]),
         &format!("{shard} holds experts"),
     );
+    // Moved away, it would have been lost.
+    refused(
+        &padproof(ALIGN, &[scene.path(), &out]),
+        "name the file model.safetensors if it is all there is",
+    );
     assert!(!out.exists() && !partial(&out).exists());
     let single = scene.path().join("model.safetensors");
     std::fs::rename(scene.path().join(shard), single).unwrap();
