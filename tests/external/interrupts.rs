@@ -167,7 +167,9 @@ fn only_random_cases_have_a_place_to_go_on_from() {
     for (words, goes_on) in [
         (&["replay", &*lines][..], false),
         (&["run", CASE], false),
-        (&["run", "-n", "5"], true),
+        // Before the first of them there is nothing to go on from.
+        (&["run", "-n", "5"], false),
+        (&["run", "-n", "5", "--start", "3"], true),
     ] {
         let Some(asked) = asked("hang-with-a-child", words) else {
             return;
