@@ -21,6 +21,16 @@ pub(super) struct Doc<'a> {
 }
 
 impl<'a> Doc<'a> {
+    /// A file's outermost object, of a family that is not known yet.
+    pub(super) fn root(file: &'a str, map: &'a Map<String, Value>) -> Doc<'a> {
+        Doc {
+            file,
+            path: "",
+            map,
+            lists: false,
+        }
+    }
+
     /// The value at a key, which may be dotted; null counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.raw(key).filter(|v| !v.is_null())

@@ -49,12 +49,7 @@ impl WidthKey {
 /// When the text is no config of a MoE model.
 pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
     let map = object(json, file)?;
-    let root = Doc {
-        file,
-        path: "",
-        map: &map,
-        lists: false,
-    };
+    let root = Doc::root(file, &map);
     let doc = scope(root)?;
     let family = family_of(&root, &doc)?;
     let lists = family.lists;
@@ -211,12 +206,7 @@ fn quantisation_key(
 ) -> Result<Option<Vec<String>>, ModelError> {
     const KEY: &str = "quantization_config";
     let map = object(json, file)?;
-    let root = Doc {
-        file,
-        path: "",
-        map: &map,
-        lists: false,
-    };
+    let root = Doc::root(file, &map);
     let nested = scope(root)?;
     let found = [root, nested].into_iter().find_map(|doc| {
         let inside = within(doc.get(KEY)?.as_object()?)?;

@@ -230,12 +230,7 @@ pub(super) fn parse_map(
     let beside_map = hf_quant
         .map(|text| object(text, &beside_file))
         .transpose()?;
-    let root = Doc {
-        file,
-        path: "",
-        map,
-        lists: false,
-    };
+    let root = Doc::root(file, map);
     let beside = beside_map.as_ref().map(|map| Doc {
         file: &beside_file,
         map,

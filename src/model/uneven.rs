@@ -6,7 +6,7 @@ use super::doc::Doc;
 use super::error::ModelError;
 use super::facts::Model;
 use super::layers::{self, COUNT, EACH, TOTAL};
-use super::load::{EXPERTS, TOP_K, WIDTH, object, parse_map, scope};
+use super::load::{EXPERTS, LAYER_LIMIT, TOP_K, WIDTH, object, parse_map, scope};
 use serde_json::{Map, Value};
 
 /// Layers that have the same sizes.
@@ -28,12 +28,7 @@ pub fn parse_each(
     hf_quant: Option<&str>,
 ) -> Result<Vec<Model>, ModelError> {
     let map = object(json, file)?;
-    let root = Doc {
-        file,
-        path: "",
-        map: &map,
-        lists: false,
-    };
+    let root = Doc::root(file, &map);
     let doc = scope(root)?;
     let (keys, kinds) = kinds(&doc);
     let as_it_is = || Ok(vec![parse_map(&map, file, hf_quant)?]);
@@ -113,9 +108,14 @@ fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
     });
     let listed: Vec<(&str, Vec<u64>)> = listed.collect();
     let length = listed.first().map_or(0, |(_, items)| items.len());
-    // Lists of other lengths are none of one value a layer: whoever reads them says so.
+    // Lists of other lengths, or longer than any model has layers, are none of one value a layer: whoever reads
+    // them says so.
     let even = listed.iter().all(|(_, items)| items.len() == length);
-    let length = if even { length } else { 0 };
+    let length = if even && length as u64 <= LAYER_LIMIT {
+        length
+    } else {
+        0
+    };
     let mut kinds: Vec<Kind> = Vec::new();
     for at in 0..length {
         let sizes: Vec<u64> = listed.iter().map(|(_, items)| items[at]).collect();

@@ -354,14 +354,7 @@ fn an_interrupt_is_one_sentence_and_the_next_run_ends_right() {
         while !partial(&out).exists() && child.try_wait().unwrap().is_none() {
             std::thread::park_timeout(Duration::from_micros(200));
         }
-        let id = child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        crate::cli::signal(child.id(), "-INT");
         let run = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&run.stderr).into_owned();
         match run.status.code() {

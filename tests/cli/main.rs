@@ -48,6 +48,12 @@ pub(crate) fn interrupts_are_ignored() -> bool {
     ignored
 }
 
+/// Sends a signal such as `-INT` to a process that is there.
+pub(crate) fn signal(id: u32, which: &str) {
+    let kill = Command::new("kill").args([which, &id.to_string()]).status();
+    assert!(kill.unwrap().success());
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

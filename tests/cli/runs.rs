@@ -299,14 +299,7 @@ fn an_interrupt_leaves_a_whole_report_and_ends_with_130() {
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
     std::io::BufRead::read_line(&mut out, &mut first).unwrap();
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    super::signal(child.id(), "-INT");
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -68,10 +68,7 @@ fn gone(pid: &str) -> bool {
 
 impl Asked {
     fn signal(&self, name: &str) {
-        let kill = std::process::Command::new("kill")
-            .args([name, &self.padproof.id().to_string()])
-            .status();
-        assert!(kill.unwrap().success());
+        crate::cli::signal(self.padproof.id(), name);
     }
 
     /// What padproof said, once it and all that it started have ended.

@@ -56,6 +56,10 @@ fn a_list_shorter_than_the_layers_is_not_one_value_a_layer() {
     // One of six names, of layers that the config counts.
     let longer = json!({ "moe_intermediate_size": [768, 1536, 768], "num_hidden_layers": 2 });
     assert!(parse_each(&config(longer), "some/config.json", None).is_err());
+    // Far more than layers: kinds were looked for among all of them, which did not end.
+    let widths: Vec<u64> = (64..64 + (1 << 20)).collect();
+    let far = json!({ "moe_intermediate_size": widths, "num_hidden_layers": 2 });
+    assert!(parse_each(&config(far), "some/config.json", None).is_err());
     // Only layers without experts.
     let none = json!({
         "moe_intermediate_size": [768, 1536], "num_hidden_layers": 2, "mlp_only_layers": [0, 1],
