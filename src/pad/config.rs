@@ -76,13 +76,19 @@ impl Config {
                 before.insert(key.path.join("."), key.said(old));
             }
         }
-        if let Some(blocks) = recipe.routed.blocks {
-            let (key, value) = blocks_at(self, recipe, blocks.from);
-            if let Ok(Some(path)) = key {
-                before.insert(path.join("."), value);
-            }
+        let path = self.block_path(recipe).ok().flatten();
+        if let (Some(blocks), Some(path)) = (recipe.routed.blocks, path) {
+            before.insert(path.join("."), block_said(recipe, blocks.from));
         }
         before
+    }
+
+    /// Where the config says the size of scale blocks or groups, if it is one place.
+    fn block_path(&self, recipe: &Recipe) -> Result<Option<Vec<String>>, ModelError> {
+        match recipe.routed.groups() {
+            true => model::group_key(&self.text, &self.file),
+            false => model::block_key(&self.text, &self.file),
+        }
     }
 
     fn old_width(&self, key: &WidthKey, recipe: &Recipe) -> Option<u64> {
@@ -135,9 +141,7 @@ impl Config {
             replace(key.path.clone(), key.said(key.value), key.said(new));
         }
         if let Some(blocks) = recipe.routed.blocks {
-            let (key, old) = blocks_at(self, recipe, blocks.from);
-            let (_, new) = blocks_at(self, recipe, blocks.to);
-            let key = key?;
+            let key = self.block_path(recipe)?;
             let what = format!("scale blocks of {} would become {}", blocks.from, blocks.to);
             if self.beside.is_some() {
                 let why = "hf_quant_config.json beside it speaks of them as well";
@@ -152,6 +156,7 @@ impl Config {
                     "{what}, but not one key of quantization_config alone says their size ({keys})"
                 ))
             })?;
+            let [old, new] = [blocks.from, blocks.to].map(|size| block_said(recipe, size));
             replace(path, old, new);
         }
         let note = note(&super::certificate::tool(), before);
@@ -310,18 +315,11 @@ fn spread(note: &Value) -> BTreeMap<String, Value> {
     all
 }
 
-/// Where a config says the size of scale blocks or groups, and how it says one.
-fn blocks_at(
-    config: &Config,
-    recipe: &Recipe,
-    size: u64,
-) -> (Result<Option<Vec<String>>, ModelError>, Value) {
+/// How a config says the size of scale blocks or groups.
+fn block_said(recipe: &Recipe, size: u64) -> Value {
     match recipe.routed.groups() {
-        true => (model::group_key(&config.text, &config.file), json!(size)),
-        false => (
-            model::block_key(&config.text, &config.file),
-            json!([size, size]),
-        ),
+        true => json!(size),
+        false => json!([size, size]),
     }
 }
 

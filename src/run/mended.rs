@@ -155,7 +155,9 @@ impl About<'_, '_> {
         let mut ranks = vec![ranks.tp.checked_div(ranks.ep)?, now.asked.tp];
         ranks.dedup();
         let all = made(self.parts.model, &ranks).into_iter();
-        let mut fitting = all.filter_map(|made| self.with(&made, now)).peekable();
+        let mut fitting = all
+            .filter_map(|made| self.after_padding(&made, now))
+            .peekable();
         let first = fitting.peek().cloned();
         let whole = fitting.find(|way| way.still.is_empty());
         let way = whole.or(first.filter(|_| now.plan.fit != Fit::Fits))?;
@@ -165,7 +167,7 @@ impl About<'_, '_> {
     }
 
     /// What becomes of every part with a padded checkpoint; none where the routed experts do not fit then.
-    fn with(&self, made: &Made, now: &Trial) -> Option<Instead> {
+    fn after_padding(&self, made: &Made, now: &Trial) -> Option<Instead> {
         let size = |at: usize| {
             let part = &self.parts.all[at];
             match part.kind.follows() {
