@@ -4,7 +4,7 @@
 
 use super::frame::{self, Begun, Frames};
 use super::group::{self, Handle, Running};
-use super::memory::{Watch, resident};
+use super::memory::{self, Growth, Told, Watch, resident};
 use super::stderr::Stderr;
 use crate::subject::error::Misbehaviour;
 use std::process::{ChildStdin, ChildStdout};
@@ -137,12 +137,31 @@ impl Child {
         }
     }
 
-    /// Looks at its memory after a reply.
-    pub(super) fn weigh(&mut self) -> Result<(), Misbehaviour> {
-        match resident(self.pid).and_then(|bytes| self.memory.reply(bytes)) {
-            None => Ok(()),
-            Some((bytes, replies)) => Err(Misbehaviour::Memory { bytes, replies }),
+    /// Looks at its memory after a reply: a growth that one request repeated must confirm.
+    pub(super) fn weigh(&mut self) -> Result<Option<Growth>, Misbehaviour> {
+        match resident(self.pid).map_or(Told::Nothing, |bytes| self.memory.reply(bytes)) {
+            Told::Nothing => Ok(None),
+            Told::Seems(growth) => Ok(Some(growth)),
+            Told::Leaks(growth) => Err(grown(growth)),
         }
+    }
+
+    /// Judges a growth by what one request, repeated by `again`, leaves.
+    pub(super) fn confirm(
+        &mut self,
+        growth: Growth,
+        mut again: impl FnMut(&mut Child) -> Result<(), Misbehaviour>,
+    ) -> Result<(), Misbehaviour> {
+        let mut readings = Vec::new();
+        for _ in 0..memory::REPEATS {
+            again(self)?;
+            readings.extend(resident(self.pid));
+        }
+        if memory::confirmed(growth, &readings) {
+            return Err(grown(growth));
+        }
+        self.memory.forget();
+        Ok(())
     }
 
     /// What it said last, to show beside a reply.
@@ -182,6 +201,10 @@ impl Drop for Child {
             group::lock(&self.group).end();
         }
     }
+}
+
+fn grown(Growth { bytes, replies }: Growth) -> Misbehaviour {
+    Misbehaviour::Memory { bytes, replies }
 }
 
 /// A thread that writes what it is sent, so that a process that does not read cannot stop us.

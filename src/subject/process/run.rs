@@ -100,20 +100,36 @@ impl Process {
     ) -> Result<(), Misbehaviour> {
         child.unasked()?;
         let mut numbers = Vec::with_capacity(asked.len());
-        for (plan, inputs, routing) in asked {
-            let number = child.number();
-            let request = message::request(number, &self.case, plan, inputs, routing)
-                .map_err(Misbehaviour::Pipe)?;
-            child.send(request, reply::limit(plan));
-            numbers.push(number);
+        for one in asked {
+            numbers.push(self.send(child, one)?);
         }
+        let mut seems = None;
         for (number, (plan, _, _)) in numbers.into_iter().zip(asked) {
             let bytes = child.receive(self.program.timeout())?;
-            child.weigh()?;
+            seems = child.weigh()?.or(seems);
             let routes = self.program.supports().routes_itself();
             replies.push(reply::reply(&bytes, number, plan, routes)?);
         }
-        Ok(())
+        let (Some(growth), Some(last)) = (seems, asked.last()) else {
+            return Ok(());
+        };
+        child.confirm(growth, |child| {
+            self.send(child, last)?;
+            child.receive(self.program.timeout()).map(drop)
+        })
+    }
+
+    /// Hands one request over, and answers its number.
+    fn send(
+        &self,
+        child: &mut Child,
+        (plan, inputs, routing): &(&Plan, &PackedInputs, Routing),
+    ) -> Result<u64, Misbehaviour> {
+        let number = child.number();
+        let request = message::request(number, &self.case, plan, inputs, routing)
+            .map_err(Misbehaviour::Pipe)?;
+        child.send(request, reply::limit(plan));
+        Ok(number)
     }
 }
 
