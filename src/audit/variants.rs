@@ -5,11 +5,13 @@
 
 use super::inert::{Inert, Judgement};
 use crate::checkpoint::Stored;
-use crate::layout::{Map, PackedInputs, Pads, map, pack_layer, roles, set_pads};
+use crate::layout::{
+    Grid, Map, PackedInputs, Pads, logical_of, map, pack, pack_layer, pad_code, roles, set_pads,
+};
 use crate::mutant::{Mutant, Stage, repack};
 use crate::num::Dtype;
 use crate::plan::{Plan, Role};
-use crate::tensor::Logical;
+use crate::tensor::{Logical, Tensor};
 
 /// One packing three times: as planned, with another code in its logical padding, and with another
 /// in what only storage adds. Where they agree an element stands, or dirt that a mutant wrote.
@@ -76,14 +78,26 @@ impl Variants {
                 Some(all)
             }
             Stage::Bytes(change) => {
-                let mut first = self.0[0].clone();
-                (change(plan, &mut first) && may_be(&first, open, padding)).then_some(())?;
+                // Where anything may stand in padding, a look at it marked says most.
+                let looked = match padding {
+                    Padding::Inert => 0,
+                    Padding::Any => 1,
+                };
                 let mut all = self.clone();
-                for packed in &mut all.0[1..] {
-                    change(plan, packed);
+                let mut applies = change(plan, &mut all.0[looked]);
+                let of = |held: &Held<'_>| {
+                    all.0[looked]
+                        .ranks
+                        .get(held.stored.rank)?
+                        .get(held.stored.role)
+                };
+                let fits = |held: &&Held<'_>| of(held).is_some_and(|t| may_be(t, held, padding));
+                open.iter().all(fits).then_some(())?;
+                for n in (0..all.0.len()).filter(|n| *n != looked) {
+                    let changed = change(plan, &mut all.0[n]);
+                    applies = if n == 0 { changed } else { applies };
                 }
-                all.0[0] = first;
-                Some(all)
+                applies.then_some(all)
             }
             Stage::Plan(change) => {
                 let mut wrong = plan.clone();
@@ -107,7 +121,18 @@ impl Variants {
             wrong.is_ok_and(|wrong| wrong.bytes() == held.bytes.len())
         };
         open.iter().all(of_size).then_some(())?;
-        may_be(&pack_layer(wrong, logical).ok()?, open, padding).then_some(())?;
+        // The smallest says most often that it is none of these.
+        if let Some(held) = open.iter().min_by_key(|held| held.bytes.len()) {
+            let (role, source) = (held.stored.role, logical_of(logical, held.stored.role)?);
+            let map = map(wrong, role, held.stored.rank).ok()?;
+            (source.bytes().len() == map.logical_bytes()).then_some(())?;
+            let code = match padding {
+                Padding::Inert => pad_code(wrong, role),
+                Padding::Any => mark(map.dtype),
+            };
+            let tensor = pack(&map, role.name(), source, code);
+            may_be(&tensor, held, padding).then_some(())?;
+        }
         Variants::of(wrong, logical)
     }
 
@@ -166,30 +191,31 @@ impl Variants {
         let grid = held.map.grid;
         let rule = &held.inert;
         let free = grid.storage.pad_code().is_none();
-        let codes = held.bytes.len() * 8 / grid.bits;
-        let mut elements = 0_u64;
-        let fits = (0..codes).all(|n| {
+        let mut differing = differing(grid, planned, &held.bytes);
+        let fits = differing.all(|n| {
             let at = grid.address(n);
             let read = |bytes: &[u8]| grid.read(bytes, at);
             let (wanted, actual) = (read(planned), read(&held.bytes));
             let stored = read(storage) != wanted;
             let element = !stored && read(logical) == wanted;
-            elements += u64::from(element);
-            if wanted == actual {
-                return true;
-            }
-            !element
-                && (padding == Padding::Any
-                    || stored && free
-                    || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN))
+            wanted == actual
+                || !element
+                    && (padding == Padding::Any
+                        || stored && free
+                        || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN))
         });
         // Where anything may stand in padding, padding alone explains nothing.
-        fits && (elements > 0 || padding == Padding::Inert)
+        fits && (padding == Padding::Inert || self.has_elements_of(rank, held))
     }
 
     /// Whether anything but padding is in a tensor of the dump's rank.
     pub(super) fn has_elements(&self, held: &Held<'_>) -> bool {
-        let Some([planned, logical, storage]) = self.bytes_of(held.stored.rank, held) else {
+        self.has_elements_of(held.stored.rank, held)
+    }
+
+    /// The same of what is some rank's.
+    fn has_elements_of(&self, rank: usize, held: &Held<'_>) -> bool {
+        let Some([planned, logical, storage]) = self.bytes_of(rank, held) else {
             return false;
         };
         let grid = held.map.grid;
@@ -270,29 +296,41 @@ impl Variants {
     }
 }
 
-/// Whether tensors that are not right may be these, looked at cheaply.
-fn may_be(packed: &PackedInputs, open: &[&Held<'_>], padding: Padding) -> bool {
-    padding == Padding::Any || open.iter().all(|held| inert_elsewhere(packed, held))
+/// Whether a tensor may be this one, but for places that may be padding: a look that costs little. Where
+/// anything may stand in padding, `packed` has it marked.
+fn may_be(packed: &Tensor, held: &Held<'_>, padding: Padding) -> bool {
+    let (grid, rule, bytes) = (held.map.grid, &held.inert, packed.bytes());
+    if bytes.len() != held.bytes.len() {
+        return false;
+    }
+    // Where storage may hold anything, so may every place of that tensor; and what it alone adds is not marked.
+    let [_, rows, cols] = held.map.shape();
+    let unmarked = padding == Padding::Any && (grid.rows, grid.cols) != (rows, cols);
+    if grid.storage.pad_code().is_none() || unmarked {
+        return true;
+    }
+    let pad = mark(held.map.dtype);
+    differing(grid, bytes, &held.bytes).all(|n| {
+        let at = grid.address(n);
+        let (wanted, actual) = (grid.read(bytes, at), grid.read(&held.bytes, at));
+        wanted == actual
+            || match padding {
+                Padding::Any => wanted == pad,
+                Padding::Inert => !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN),
+            }
+    })
 }
 
-/// Whether a tensor has these bytes, but for places that may be padding: a look that costs little.
-fn inert_elsewhere(packed: &PackedInputs, held: &Held<'_>) -> bool {
-    let rank = packed.ranks.get(held.stored.rank);
-    let Some(tensor) = rank.and_then(|r| r.get(held.stored.role)) else {
-        return false;
-    };
-    let (grid, rule) = (held.map.grid, &held.inert);
-    // Where storage may hold anything, so may every place of that tensor.
-    let (free, bytes) = (grid.storage.pad_code().is_none(), tensor.bytes());
-    let codes = held.bytes.len() * 8 / grid.bits;
-    bytes.len() == held.bytes.len()
-        && (free
-            || (0..codes).all(|n| {
-                let at = grid.address(n);
-                let actual = grid.read(&held.bytes, at);
-                let inert = || !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN);
-                grid.read(bytes, at) == actual || inert()
-            }))
+/// The codes, in storage order, of the parts of two tensors of one size that are not the same.
+fn differing<'a>(grid: Grid, a: &'a [u8], b: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    // Codes that share bytes share two at most.
+    const PART: usize = 64;
+    let parts = a.chunks(PART).zip(b.chunks(PART)).enumerate();
+    let differ = parts.filter(|(_, (a, b))| a != b);
+    differ.flat_map(move |(n, (a, _))| {
+        let first = n * PART * 8 / grid.bits;
+        first..first + a.len() * 8 / grid.bits
+    })
 }
 
 /// A code that no loader writes into padding: 3.0 or so.

@@ -268,6 +268,52 @@ impl Grid {
     }
 }
 
+/// Whole rows.
+impl Grid {
+    /// Reads the first codes of a row of an expert, as many as `row` has.
+    pub fn read_row(&self, bytes: &[u8], at: (usize, usize), row: &mut [u32]) {
+        let mut done = 0;
+        for (start, len) in self.stretches(at, 0..row.len()) {
+            let part = &mut row[done..done + len];
+            done += len;
+            let whole = start * self.bits / 8..(start + len) * self.bits / 8;
+            match self.bits {
+                8 => {
+                    for (code, byte) in part.iter_mut().zip(&bytes[whole]) {
+                        *code = u32::from(*byte);
+                    }
+                }
+                16 => {
+                    for (code, two) in part.iter_mut().zip(bytes[whole].as_chunks::<2>().0) {
+                        *code = u32::from(u16::from_le_bytes(*two));
+                    }
+                }
+                32 => {
+                    for (code, four) in part.iter_mut().zip(bytes[whole].as_chunks::<4>().0) {
+                        *code = u32::from_le_bytes(*four);
+                    }
+                }
+                _ => {
+                    for (n, code) in part.iter_mut().enumerate() {
+                        *code = self.read(bytes, self.address(start + n));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes codes to the beginning of a row of an expert.
+    pub fn write_row(&self, bytes: &mut [u8], at: (usize, usize), row: &[u32]) {
+        let mut done = 0;
+        for (start, len) in self.stretches(at, 0..row.len()) {
+            for (n, code) in row[done..done + len].iter().enumerate() {
+                self.write(bytes, self.address(start + n), *code);
+            }
+            done += len;
+        }
+    }
+}
+
 /// The part of a 128x4 index that depends on the column.
 pub(super) fn tile_col(c: usize) -> usize {
     (c / TILE_COLS) * (TILE_ROWS * TILE_COLS) + c % TILE_COLS
@@ -306,6 +352,15 @@ mod tests {
                     .collect();
                 let wanted: Vec<usize> = cols.clone().map(|c| grid.index(1, r, c)).collect();
                 assert_eq!(found, wanted, "{storage} {r} {cols:?}");
+                // A row is its codes, read or written at once.
+                let mut bytes = vec![0; 2 * 512 * 256 * bits / 8];
+                let row: Vec<u32> = (1..=250).map(|c| c * 7 % (1 << bits)).collect();
+                grid.write_row(&mut bytes, (1, r), &row);
+                let one = |c| grid.read(&bytes, grid.address(grid.index(1, r, c)));
+                assert_eq!((0..250).map(one).collect::<Vec<_>>(), row, "{storage} {r}");
+                let mut again = vec![0; 250];
+                grid.read_row(&bytes, (1, r), &mut again);
+                assert_eq!(again, row, "{storage} {r}");
             }
         }
     }

@@ -48,8 +48,7 @@ pub(super) fn all(
     role: Role,
     change: impl FnOnce(&mut [(usize, Codes)]),
 ) -> bool {
-    let mut places = Vec::new();
-    let mut grids = Vec::new();
+    let (mut maps, mut grids) = (Vec::new(), Vec::new());
     for (n, rank) in packed.ranks.iter().enumerate() {
         let (Ok(map), Some(tensor)) = (map(plan, role, n), rank.get(role)) else {
             continue;
@@ -58,30 +57,34 @@ pub(super) fn all(
             continue;
         }
         let [experts, rows, cols] = map.shape();
-        let here = (0..experts).flat_map(|e| (0..rows).map(move |r| (e, r)));
-        let here = here.flat_map(|(e, r)| (0..cols).map(move |c| (e, r, c)));
-        let here: Vec<_> = here.map(|(e, r, c)| map.address(e, r, c)).collect();
-        let codes = here.iter().map(|at| map.grid.read(tensor.bytes(), *at));
+        let mut codes = vec![0; experts * rows * cols];
+        for (at, row) in codes.chunks_exact_mut(cols.max(1)).enumerate() {
+            map.grid
+                .read_row(tensor.bytes(), (at / rows, at % rows), row);
+        }
         grids.push((
             n,
             Codes {
                 experts,
                 rows,
                 cols,
-                codes: codes.collect(),
+                codes,
             },
         ));
-        places.push((map, here));
+        maps.push(map);
     }
     change(&mut grids);
     let mut changed = false;
-    for ((n, grid), (map, places)) in grids.iter().zip(&places) {
+    for ((n, grid), map) in grids.iter().zip(&maps) {
         let Some(tensor) = packed.ranks[*n].get_mut(role) else {
             continue;
         };
-        for (at, new) in places.iter().zip(&grid.codes) {
-            if map.grid.read(tensor.bytes(), *at) != *new {
-                map.grid.write(tensor.bytes_mut(), *at, *new);
+        let mut old = vec![0; grid.cols];
+        for (at, new) in grid.codes.chunks_exact(grid.cols.max(1)).enumerate() {
+            let (e, r) = (at / grid.rows, at % grid.rows);
+            map.grid.read_row(tensor.bytes(), (e, r), &mut old);
+            if old != new {
+                map.grid.write_row(tensor.bytes_mut(), (e, r), new);
                 changed = true;
             }
         }

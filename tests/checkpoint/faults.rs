@@ -29,7 +29,7 @@ const LINES: &[(Family, &str)] = &[
     ),
     (
         MIXTRAL,
-        "e=2,h=128,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
+        "e=2,h=32,i=448,tp=2,w=fp8-block,pad=i128,fill=wild,seed=4",
     ),
     (
         QWEN,
@@ -37,15 +37,15 @@ const LINES: &[(Family, &str)] = &[
     ),
     (
         Family::Fused,
-        "e=3,h=64,i=208,tp=2,w=nvfp4,pad=i64,order=int64,fill=wild,seed=6",
+        "e=2,h=64,i=208,tp=2,w=nvfp4,pad=i64,order=int64,fill=wild,seed=6",
     ),
     (
         Family::GptOss,
-        "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=h128.i64,fill=wild,seed=7",
+        "e=2,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=h128.i64,fill=wild,seed=7",
     ),
     (
         Family::GptOss,
-        "e=3,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=i64,order=int1,store=triton-blackwell-scale,fill=wild,seed=8",
+        "e=2,h=96,i=160,tp=2,act=swigluoai,w=mxfp4,bias=both,pad=i64,order=int1,store=triton-blackwell-scale,fill=wild,seed=8",
     ),
     (
         QWEN,
@@ -69,19 +69,16 @@ const LINES: &[(Family, &str)] = &[
     ),
     (
         Family::Fused,
-        "e=2,h=128,i=512,tp=8,w=fp8-block,pad=i128,split=floor,fill=wild,seed=e",
+        "e=2,h=32,i=512,tp=8,w=fp8-block,pad=i128,split=floor,fill=wild,seed=e",
     ),
-    (
-        QWEN,
-        "e=2,h=128,i=320,w=fp8-block,pad=i512,fill=wild,seed=f",
-    ),
+    (QWEN, "e=2,h=64,i=320,w=fp8-block,pad=i512,fill=wild,seed=f"),
     (
         Family::Compressed,
         "e=2,h=64,i=96,tp=2,w=nvfp4,pad=i64,order=up-gate,fill=exact,seed=11",
     ),
     (
         QWEN,
-        "e=2,h=128,i=192,tp=2,w=mxfp8,pad=i128,fill=wild,seed=12",
+        "e=2,h=64,i=192,tp=2,w=mxfp8,pad=i128,fill=wild,seed=12",
     ),
 ];
 

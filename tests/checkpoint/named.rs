@@ -203,7 +203,7 @@ fn shares_inside_blocks_are_named_however_the_layout_cuts() {
 /// Of a later rank's w2 one column was looked at, which lies on the first rank.
 #[test]
 fn exchanged_experts_and_layers_are_named_on_every_rank() {
-    let line = "e=4,h=256,i=768,tp=8,w=bf16,pad=i128,split=floor,fill=wild,seed=3";
+    let line = "e=4,h=32,i=768,tp=8,w=bf16,pad=i128,split=floor,fill=wild,seed=3";
     let (case, plan, logical) = made(line);
     let (_, _, theirs) = made(&format!("{},seed=77", line.trim_end_matches(",seed=3")));
     let mut file = before(&case, &logical, QWEN, "model.layers.0.mlp.");
