@@ -10,6 +10,7 @@ mod change;
 mod config;
 mod digest;
 mod error;
+mod files;
 mod folder;
 mod hold;
 mod holders;
