@@ -433,3 +433,54 @@ fn checkpoints_of_methods_that_nobody_read_are_left_open() {
         );
     }
 }
+
+/// What one rule makes of a model in a format.
+fn judged(name: &str, format: WeightFormat, rule: &str, tp: u64) -> (Fit, Vec<&'static str>) {
+    let mut model = padproof::model::load(name).expect("shipped");
+    model.quant = Quant::none(format);
+    if rule == "trtllm.trtllm_gen.mxfp4" {
+        model.intermediate = 17_408;
+    }
+    let asked = Query {
+        rule: Some(rule),
+        layer: Some(LayerKind::Routed),
+        ..Query::of(Parallel { tp, ep: 1 })
+    };
+    let found = survey(&model, Rules::builtin(), &asked).expect("a survey");
+    let plan = &found.plans[0].plan;
+    (plan.fit, plan.violations.iter().map(|v| v.code).collect())
+}
+
+/// T5 says nothing of the call that T4 says passes the wrong number; of DeepSeek-V4's clamped SwiGLU V1 does not say
+/// whether it is SILU; K1's SwiGLU is gpt-oss's. Each was decided all the same.
+#[test]
+fn what_a_row_leaves_open_is_unknown() {
+    let trtllm = |tp| {
+        judged(
+            "Mixtral-8x7B-v0.1",
+            WeightFormat::Mxfp4,
+            "trtllm.trtllm_gen.mxfp4",
+            tp,
+        )
+    };
+    assert_eq!(trtllm(2), (Fit::Unknown, vec!["PP138"]));
+    assert_eq!(trtllm(1).0, Fit::Fits);
+    for rule in ["vllm.aiter.mxfp4.bf16", "vllm.triton_unfused.mxfp4"] {
+        let clamped = |tp| judged("DeepSeek-V4-Pro", WeightFormat::Mxfp4, rule, tp).0;
+        // 384 is a multiple of 128 alone, 768 of both.
+        assert_eq!(
+            [clamped(8), clamped(4)],
+            [Fit::Unknown, Fit::Fits],
+            "{rule}"
+        );
+    }
+    for arch in ["sm90", "sm100"] {
+        let rule = format!("triton_kernels.matmul.mxfp4.{arch}");
+        let of = |name| judged(name, WeightFormat::Mxfp4, &rule, 1).0;
+        assert_eq!(
+            [of("Kimi-K3"), of("gpt-oss-20b")],
+            [Fit::Unknown, Fit::Fits],
+            "{rule}"
+        );
+    }
+}
