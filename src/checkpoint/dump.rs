@@ -4,6 +4,7 @@ use super::convert::{codes_in, widened, widened_len};
 use super::error::{CheckpointError, file_error, shown, tensor_error};
 use super::file::count;
 use super::find::{Kind, changes_meaning};
+use super::names::SHARED;
 use super::place::{LayerId, layer_of, refuse_odd_numbers};
 use super::set::Checkpoint;
 use crate::num::Dtype;
@@ -51,9 +52,7 @@ fn names(role: Role) -> &'static [&'static str] {
 /// What a role's tensor of shared experts is called behind `shared_experts.` and the like.
 fn shared_role(name: &str) -> Option<Role> {
     let below = |word: &str| Some(name.rsplit_once(word)?.1);
-    let rest = ["shared_experts.", "shared_expert.", "shared."]
-        .into_iter()
-        .find_map(below)?;
+    let rest = SHARED.into_iter().chain(["shared."]).find_map(below)?;
     let ours = Role::ALL.into_iter().find(|&r| names(r).contains(&rest));
     if ours.is_some() {
         return ours;
@@ -82,8 +81,9 @@ fn shared_role(name: &str) -> Option<Role> {
 
 /// Whether a name lies below shared experts.
 fn is_shared(name: &str) -> bool {
+    let words = || SHARED.iter().map(|word| word.trim_end_matches('.'));
     name.split('.')
-        .any(|part| matches!(part, "shared" | "shared_expert" | "shared_experts"))
+        .any(|part| part == "shared" || words().any(|word| word == part))
 }
 
 /// One padded tensor of one rank.

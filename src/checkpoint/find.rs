@@ -271,7 +271,10 @@ pub(super) fn shared_at(
         checkpoint,
         match layer {
             Some(layer) => format!("no shared experts in layer {layer}"),
-            None => "no tensor's name has `shared_experts.` or `shared_expert.` in it".to_owned(),
+            None => {
+                let words = super::names::SHARED.map(|word| format!("`{word}`"));
+                format!("no tensor's name has {} in it", words.join(" or "))
+            }
         },
     ))
 }

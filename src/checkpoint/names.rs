@@ -33,8 +33,13 @@ pub struct Named<'a> {
 }
 
 const KINDS: [Kind; 4] = [Kind::Weight, Kind::Scale, Kind::Global, Kind::Bias];
-/// What names of shared experts have in place of `experts.` and a number.
-const SHARED: [&str; 2] = ["shared_experts.", "shared_expert."];
+/// What names of shared experts have in place of `experts.` and a number; the last two in Hunyuan and Step.
+pub(super) const SHARED: [&str; 4] = [
+    "shared_experts.",
+    "shared_expert.",
+    "shared_mlp.",
+    "share_expert.",
+];
 
 /// What the name says where it lies below experts, routed or shared.
 pub fn named(name: &str, gated: bool) -> Option<Named<'_>> {

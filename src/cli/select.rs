@@ -24,7 +24,10 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The model of an argument: a path, a built-in name or, with the feature `hub`, a repository.
 pub(super) fn model(given: &str, environment: &Environment) -> Result<Model, CliError> {
     match model::load(given) {
-        Err(error @ ModelError::NoModel { .. }) => elsewhere(given, error, environment),
+        Err(error @ ModelError::NoModel { .. }) => {
+            let folder = elsewhere(given, error, environment)?;
+            Ok(named(given, model::load(&folder)?))
+        }
         read => Ok(read?),
     }
 }
@@ -32,27 +35,44 @@ pub(super) fn model(given: &str, environment: &Environment) -> Result<Model, Cli
 /// The same, of a config whose layers have different sizes a model for each kind of layer.
 pub(super) fn models(given: &str, environment: &Environment) -> Result<Vec<Model>, CliError> {
     match model::load_each(given) {
-        Err(error @ ModelError::NoModel { .. }) => Ok(vec![elsewhere(given, error, environment)?]),
+        Err(error @ ModelError::NoModel { .. }) => {
+            let folder = elsewhere(given, error, environment)?;
+            let all = model::load_each(&folder)?.into_iter();
+            Ok(all.map(|model| named(given, model)).collect())
+        }
         read => Ok(read?),
     }
 }
 
+/// A model out of a folder that stands for a repository, named as that is; sizes in brackets, which tell kinds of
+/// layers apart, stay.
+fn named(given: &str, model: Model) -> Model {
+    let name = given.rsplit('/').next().unwrap_or(given);
+    let kind = model.name.find(" (").map_or("", |at| &model.name[at..]);
+    Model {
+        name: format!("{name}{kind}"),
+        source: given.to_owned(),
+        ..model
+    }
+}
+
+/// The folder of a repository's configuration files.
+
 #[cfg(feature = "hub")]
-fn elsewhere(given: &str, error: ModelError, environment: &Environment) -> Result<Model, CliError> {
+fn elsewhere(
+    given: &str,
+    error: ModelError,
+    environment: &Environment,
+) -> Result<String, CliError> {
     if !super::hub::is_repository(given) {
         return Err(error.into());
     }
     let folder = super::hub::configuration(given, &environment.hub)?;
-    let name = given.rsplit('/').next().unwrap_or(given).to_owned();
-    Ok(Model {
-        name,
-        source: given.to_owned(),
-        ..model::load(&folder.to_string_lossy())?
-    })
+    Ok(folder.to_string_lossy().into_owned())
 }
 
 #[cfg(not(feature = "hub"))]
-fn elsewhere(given: &str, error: ModelError, _: &Environment) -> Result<Model, CliError> {
+fn elsewhere(given: &str, error: ModelError, _: &Environment) -> Result<String, CliError> {
     match given.matches('/').count() {
         1 => Err(CliError::Usage(format!(
             "{error}; a build with `--features hub` asks the Hugging Face hub for such names"

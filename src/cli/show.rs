@@ -5,7 +5,7 @@
 use super::args::ShowArgs;
 use super::environment::Environment;
 use super::error::CliError;
-use super::select::{model, rules};
+use super::select::{models, rules};
 use crate::case::{Case, Scheme};
 use crate::model::Model;
 use crate::plan::{PlanError, plan, plan_under};
@@ -44,7 +44,12 @@ pub(super) fn show(
             // Three dotted words are a rule's id: its own sentence names the nearest.
             rules.get(what)?;
         }
-        show_model(&model(what, environment)?, out)?;
+        for (at, model) in models(what, environment)?.iter().enumerate() {
+            if at > 0 {
+                writeln!(out)?;
+            }
+            show_model(model, out)?;
+        }
     }
     Ok(ExitCode::Passed)
 }

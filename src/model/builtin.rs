@@ -47,6 +47,7 @@ struct Entry {
     kv_heads: Option<u64>,
     vocab: Option<u64>,
     quant: Option<Quant>,
+    unpaddable: Option<String>,
     #[serde(default)]
     notes: Vec<String>,
 }
@@ -85,7 +86,9 @@ fn shipped() -> &'static Shipped {
 }
 
 fn model(e: Entry) -> Model {
+    let family = super::family::find(&[&e.model_type], &[&e.architecture]);
     Model {
+        unpaddable: e.unpaddable.or_else(|| family.unpaddable()),
         name: e.name,
         source: e.source,
         grade: e.grade,

@@ -205,6 +205,20 @@ pub enum ModelError {
         /// The list in words, with the first few of what stands there.
         value: String,
     },
+    /// A list of sizes that is not one value per layer.
+    #[error(
+        "{file}: {key} is a list of {length} sizes, and {other}: one a layer is needed, or one number"
+    )]
+    Length {
+        /// Path as given.
+        file: String,
+        /// The key.
+        key: String,
+        /// How many sizes it has.
+        length: usize,
+        /// How many layers, or sizes in another list, there are, a clause.
+        other: String,
+    },
     /// More experts chosen than there are.
     #[error("{file}: {key} is {top_k}, but only {experts} experts can be chosen{}", grouped(.groups, .keep))]
     TopK {

@@ -93,6 +93,10 @@ pub struct Model {
     pub vocab: Option<u64>,
     /// How the checkpoint stores its weights.
     pub quant: Quant,
+    /// Why no checkpoint of it can be written with wider experts, as far as its config and its family tell, a
+    /// clause.
+    #[serde(skip)]
+    pub unpaddable: Option<String>,
     /// What was assumed or left out in reading, one sentence each.
     pub notes: Vec<String>,
 }

@@ -45,6 +45,8 @@ pub(super) struct Family {
     pub(super) oai: bool,
     /// Whether sizes may be lists with one value per layer.
     pub(super) lists: bool,
+    /// How its experts' tensors are named or lie in its checkpoints, where `checkpoint` does not read them so.
+    pub(super) unread: Option<&'static str>,
     /// What the vocabulary cannot say about the router.
     pub(super) note: Option<&'static str>,
 }
@@ -64,8 +66,19 @@ const PLAIN: Family = Family {
     parallel: false,
     oai: false,
     lists: false,
+    unread: None,
     note: None,
 };
+
+impl Family {
+    /// Why its checkpoints cannot be written with wider experts, a clause.
+    pub(super) fn unpaddable(&self) -> Option<String> {
+        let how = self.unread?;
+        Some(format!(
+            "checkpoints of its family {how}, which is not read"
+        ))
+    }
+}
 
 /// What holds for a family that the table does not list: nothing is guessed but the router.
 pub(super) const UNKNOWN: Family = Family {
@@ -78,6 +91,8 @@ const SIGMOID: Family = Family {
     bias: true,
     ..PLAIN
 };
+
+const STEP: &str = "name all experts' tensors `moe.gate_proj`, `moe.up_proj` and `moe.down_proj`";
 
 /// Listed families.
 pub(super) const FAMILIES: &[Family] = &[
@@ -159,23 +174,22 @@ pub(super) const FAMILIES: &[Family] = &[
         ..PLAIN
     },
     Family {
-        types: &[
-            "mixtral",
-            "minimax",
-            "minimax_text_01",
-            "granitemoe",
-            "granitemoehybrid",
-            "granitemoeshared",
-        ],
-        classes: &[
-            "Mixtral",
-            "MiniMaxForCausalLM",
-            "MiniMaxText01",
-            "GraniteMoe",
-        ],
+        types: &["mixtral", "minimax", "minimax_text_01"],
+        classes: &["Mixtral", "MiniMaxForCausalLM", "MiniMaxText01"],
         wide: true,
         route: Some(Route::SoftmaxRenorm),
         home: "block_sparse_moe",
+        ..PLAIN
+    },
+    Family {
+        types: &["granitemoe", "granitemoehybrid", "granitemoeshared"],
+        classes: &["GraniteMoe"],
+        wide: true,
+        route: Some(Route::SoftmaxRenorm),
+        home: "block_sparse_moe",
+        unread: Some(
+            "name all experts' tensors `block_sparse_moe.input_linear` and `output_linear`",
+        ),
         ..PLAIN
     },
     Family {
@@ -245,6 +259,7 @@ pub(super) const FAMILIES: &[Family] = &[
         activation: Some(Activation::SwigluStep),
         fixed: true,
         home: "moe",
+        unread: Some(STEP),
         note: Some("only some layers clamp (a list per layer); swiglustep stands for all"),
         ..SIGMOID
     },
@@ -253,6 +268,7 @@ pub(super) const FAMILIES: &[Family] = &[
         classes: &["Step3VL", "Step3Text"],
         renorm: false,
         home: "moe",
+        unread: Some(STEP),
         ..PLAIN
     },
     Family {
@@ -263,12 +279,16 @@ pub(super) const FAMILIES: &[Family] = &[
         fixed: true,
         route: Some(Route::TanhCapped),
         home: "block_sparse_moe",
+        unread: Some(
+            "are JAX's own files (Grok-1), or hold experts already cut over ranks (Grok-2)",
+        ),
         ..PLAIN
     },
     Family {
         types: &["dbrx"],
         classes: &["Dbrx"],
         home: "ffn",
+        unread: Some("hold all experts' rows in one matrix (`ffn.experts.mlp.w1`, `v1`, `w2`)"),
         ..PLAIN
     },
     Family {

@@ -4,9 +4,13 @@
 
 use super::doc::Doc;
 use super::error::ModelError;
+use super::family::Family;
 use super::layers::{EACH, TOTAL};
 use super::load::{NESTED, WIDTH, family_of, object, scope};
 use serde_json::{Map, Value};
+
+/// The key under which a padded config keeps what it said before.
+pub const PADDED: &str = "padproof";
 
 /// What a key's number is the width of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +53,11 @@ impl WidthKey {
 /// When the text is no config of a MoE model.
 pub fn width_keys(json: &str, file: &str) -> Result<Vec<WidthKey>, ModelError> {
     let map = object(json, file)?;
-    let root = Doc::root(file, &map);
+    of_root(&Doc::root(file, &map))
+}
+
+fn of_root(root: &Doc<'_>) -> Result<Vec<WidthKey>, ModelError> {
+    let root = *root;
     let doc = scope(root)?;
     let family = family_of(&root, &doc)?;
     let lists = family.lists;
@@ -108,12 +116,50 @@ pub fn width_strays(
     keys: &[WidthKey],
     but: &str,
 ) -> Result<Vec<String>, ModelError> {
-    let map = object(json, file)?;
+    Ok(strays_of(&object(json, file)?, keys, but))
+}
+
+fn strays_of(map: &Map<String, Value>, keys: &[WidthKey], but: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in map.iter().filter(|(key, _)| *key != but) {
         strays(value, &mut vec![key.clone()], keys, &mut found);
     }
-    Ok(found)
+    found
+}
+
+/// A key that says another width than the first of its kind, with that one.
+pub fn torn(keys: &[WidthKey]) -> Option<(&WidthKey, &WidthKey)> {
+    let first = |key: &WidthKey| keys.iter().find(|k| k.of == key.of && k.value > 0);
+    let said = keys.iter().filter(|key| key.value > 0);
+    let mut pairs = said.filter_map(|key| Some((key, first(key)?)));
+    pairs.find(|(key, first)| key.value != first.value)
+}
+
+/// Why no checkpoint with this config can be written with wider experts, a clause: for how its family names
+/// tensors, or since no change of the config could say it. `width` is the key of the experts' width, and that of
+/// dense layers.
+pub(super) fn unpaddable(
+    root: &Doc<'_>,
+    family: &Family,
+    width: (&str, Option<&str>),
+) -> Result<Option<String>, ModelError> {
+    if root.map.contains_key(PADDED) {
+        return Ok(Some(format!("it was padded before, as `{PADDED}` says")));
+    }
+    if let Some(why) = family.unpaddable() {
+        return Ok(Some(why));
+    }
+    let keys = of_root(root)?;
+    let said = |key: &WidthKey| format!("{}={}", key.path.join("."), key.value);
+    if let Some((key, first)) = torn(&keys) {
+        let (key, first) = (said(key), said(first));
+        return Ok(Some(format!("{key} and {first} differ")));
+    }
+    if let Some(stray) = strays_of(root.map, &keys, PADDED).first() {
+        return Ok(Some(format!("{stray} says a width of experts as well")));
+    }
+    let (own, dense) = width;
+    Ok((Some(own) == dense).then(|| format!("{own} is the width of its dense layers too")))
 }
 
 /// Nesting is bounded by the parser.

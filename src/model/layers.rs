@@ -9,6 +9,7 @@ use super::load::LAYER_LIMIT;
 use serde_json::Value;
 
 /// A model's layers by kind.
+#[derive(Clone)]
 pub(super) struct Layers {
     /// Numbers of the layers with routed experts.
     pub(super) moe: Vec<u64>,
@@ -20,6 +21,17 @@ pub(super) struct Layers {
     pub(super) mtp: u64,
     /// Whether those have experts, as far as the config says.
     pub(super) draft: bool,
+}
+
+impl Layers {
+    /// The same with those layers with experts alone that are among some.
+    pub(super) fn among(&self, only: Option<&[u64]>) -> Layers {
+        let mut layers = self.clone();
+        if let Some(only) = only {
+            layers.moe.retain(|layer| only.contains(layer));
+        }
+        layers
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -255,13 +267,13 @@ fn mtp(doc: &Doc<'_>) -> Result<u64, ModelError> {
     Ok(modules.saturating_mul(each))
 }
 
-/// Width of dense layers, or of the dense MLP beside the experts, where there are any.
+/// Width of dense layers, or of the dense MLP beside the experts, and its key, where there are any.
 pub(super) fn dense(
     doc: &Doc<'_>,
     family: &Family,
     layers: &Layers,
     notes: &mut Vec<String>,
-) -> Result<Option<u64>, ModelError> {
+) -> Result<Option<(&'static str, u64)>, ModelError> {
     if layers.dense.is_empty() && !family.parallel {
         return Ok(None);
     }
@@ -278,7 +290,7 @@ pub(super) fn dense(
         ));
         return Ok(None);
     };
-    doc.whole(key, value, 1).map(Some)
+    doc.whole(key, value, 1).map(|width| Some((key, width)))
 }
 
 /// Keys of how many shared experts there are.

@@ -6,7 +6,7 @@ use super::doc::{Doc, cut, shown};
 use super::error::{ModelError, NotMoe};
 use super::facts::{Grade, Model, dense_layers};
 use super::uneven::parse_each;
-use super::{activation, builtin, family, json, layers, quant, router};
+use super::{activation, builtin, family, json, keys, layers, quant, router};
 use crate::terms::{Bias, nearest};
 use serde_json::{Map, Value};
 use std::io::{ErrorKind, Read};
@@ -216,14 +216,15 @@ pub(super) fn object(json: &str, file: &str) -> Result<Map<String, Value>, Model
 /// Reads the text of a `config.json`; `file` is its path for messages, `hf_quant` the text of
 /// the `hf_quant_config.json` beside it.
 pub fn parse(json: &str, file: &str, hf_quant: Option<&str>) -> Result<Model, ModelError> {
-    parse_map(&object(json, file)?, file, hf_quant)
+    parse_map(&object(json, file)?, file, hf_quant, None)
 }
 
-/// The same of its top object.
+/// The same of its top object; formats are those of the layers `only`, where these are some of its kinds.
 pub(super) fn parse_map(
     map: &Map<String, Value>,
     file: &str,
     hf_quant: Option<&str>,
+    only: Option<&[u64]>,
 ) -> Result<Model, ModelError> {
     let beside_file = Path::new(file).with_file_name(BESIDE);
     let beside_file = beside_file.to_string_lossy();
@@ -236,11 +237,11 @@ pub(super) fn parse_map(
         map,
         ..root
     });
-    read(root, beside)
+    read(root, beside, only)
 }
 
 /// Reads the facts out of a config.
-fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
+fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<Model, ModelError> {
     let doc = scope(root)?;
     let architectures = architectures(&root, &doc)?;
     let (outer, inner) = (kind(&root)?, kind(&doc)?);
@@ -285,12 +286,14 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
     let router = router::read(&doc, &family, experts, top_k, &mut notes)?;
     let shared = layers::shared(&doc, &family, intermediate)?;
     let dense = layers::dense(&doc, &family, &layers, &mut notes)?;
+    let dense_key = dense.map(|(key, _)| key);
+    let dense = dense.map(|(_, width)| width);
     // The experts' dtype is written where the experts are; the quantisation at the top mostly.
     let quant = quant::read(
         &[root, doc],
         beside.as_ref(),
         &family,
-        (&layers, shared.is_some()),
+        (&layers.among(only), shared.is_some()),
         &mut notes,
     )?;
 
@@ -330,6 +333,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>) -> Result<Model, ModelError> {
         kv_heads: doc.perhaps(&["num_key_value_heads", "attn_config.kv_n_heads"])?,
         vocab: doc.perhaps(&["vocab_size"])?,
         quant,
+        unpaddable: keys::unpaddable(&root, &family, (width_key, dense_key))?,
         notes,
     })
 }

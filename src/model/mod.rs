@@ -26,6 +26,6 @@ pub use edit::edited;
 pub use error::{ModelError, NotMoe, Said};
 pub use facts::{Grade, Model, Quant, Share, ZeroPoints};
 pub use json::{top_level, value_at};
-pub use keys::{WidthKey, WidthOf, block_key, group_key, width_keys, width_strays};
+pub use keys::{PADDED, WidthKey, WidthOf, block_key, group_key, torn, width_keys, width_strays};
 pub use load::{FILE_LIMIT, LAYER_LIMIT, SIZE_LIMIT, load, load_each, parse};
 pub use uneven::parse_each;

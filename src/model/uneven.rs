@@ -30,8 +30,13 @@ pub fn parse_each(
     let map = object(json, file)?;
     let root = Doc::root(file, &map);
     let doc = scope(root)?;
-    let (keys, kinds) = kinds(&doc);
-    let as_it_is = || Ok(vec![parse_map(&map, file, hf_quant)?]);
+    let lists = lists(&doc);
+    let keys: Vec<&str> = lists.iter().map(|(key, _)| *key).collect();
+    let as_it_is = || Ok(vec![parse_map(&map, file, hf_quant, None)?]);
+    if let Some((other, odd, first)) = odd(&doc, &lists) {
+        return as_it_is().map_err(|error| of_length(error, other, odd, first));
+    }
+    let kinds = kinds(&lists);
     let listed: u64 = kinds.iter().map(|kind| kind.layers.len() as u64).sum();
     // Of each kind that has experts its config, its sizes and how many layers; the widths of dense layers.
     let (mut kept, mut dense, mut with_experts) = (Vec::new(), Vec::new(), 0);
@@ -39,11 +44,16 @@ pub fn parse_each(
         let own = with_sizes(&map, doc.path, &keys, &kind.sizes);
         let layers = layers::read(&scope(Doc { map: &own, ..root })?, &mut Vec::new())?;
         if listed != layers.total {
-            // A list of another length is none of one value a layer: whoever reads it says so.
-            return as_it_is();
+            // A list of another length is none of one value a layer.
+            let Some((key, items)) = lists.first() else {
+                return as_it_is();
+            };
+            let total = format!("there are {} layers", layers.total);
+            let key = doc.name(key);
+            return as_it_is().map_err(|error| of_length(error, key, items.len(), total));
         }
         let among = |all: &[u64]| kind.layers.iter().filter(|n| all.contains(n)).count() as u64;
-        let model = parse_map(&own, file, hf_quant)?;
+        let model = parse_map(&own, file, hf_quant, Some(&kind.layers))?;
         if among(&layers.dense) > 0 || layers.dense.is_empty() {
             dense.push(model.dense);
         }
@@ -69,6 +79,7 @@ pub fn parse_each(
                 "of {with_experts} layers with experts the {count} with {sizes}: sizes differ from layer to layer, and each of {several} kinds is planned by itself"
             ));
             model.name = format!("{} ({sizes})", model.name);
+            model.unpaddable = Some("its sizes differ from layer to layer".to_owned());
             model.moe_layers = count;
             if model.draft_experts {
                 let why = "which of the sizes a draft has is not recorded: it is not planned";
@@ -89,8 +100,36 @@ pub fn parse_each(
     Ok(models)
 }
 
-/// The keys that hold a list, and the kinds of layers that these make.
-fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
+/// A list of another length than the first has, by its key, with what the first says.
+fn odd(doc: &Doc<'_>, lists: &[(&str, Vec<u64>)]) -> Option<(String, usize, String)> {
+    let (first, others) = lists.split_first()?;
+    let (key, items) = others
+        .iter()
+        .find(|(_, items)| items.len() != first.1.len())?;
+    let first = format!("{} has {}", doc.name(first.0), first.1.len());
+    Some((doc.name(key), items.len(), first))
+}
+
+/// The error of a reader that found a list where one size is needed, where no list of one size a layer could stand.
+fn of_length(error: ModelError, key: String, length: usize, other: String) -> ModelError {
+    match error {
+        ModelError::Uneven { file, .. }
+        | ModelError::Kind {
+            file,
+            found: "a list",
+            ..
+        } => ModelError::Length {
+            file,
+            key,
+            length,
+            other,
+        },
+        error => error,
+    }
+}
+
+/// The keys that hold a list of sizes.
+fn lists<'k>(doc: &Doc<'_>) -> Vec<(&'k str, Vec<u64>)> {
     let sizes = [
         WIDTH,
         &["intermediate_size"],
@@ -106,12 +145,14 @@ fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
         let items: Option<Vec<u64>> = items.iter().map(Value::as_u64).collect();
         Some((key, items?))
     });
-    let listed: Vec<(&str, Vec<u64>)> = listed.collect();
+    listed.collect()
+}
+
+/// The kinds of layers that lists of one length make; none of lists longer than any model has layers, which are
+/// none of one value a layer: whoever reads them says so.
+fn kinds(listed: &[(&str, Vec<u64>)]) -> Vec<Kind> {
     let length = listed.first().map_or(0, |(_, items)| items.len());
-    // Lists of other lengths, or longer than any model has layers, are none of one value a layer: whoever reads
-    // them says so.
-    let even = listed.iter().all(|(_, items)| items.len() == length);
-    let length = if even && length as u64 <= LAYER_LIMIT {
+    let length = if length as u64 <= LAYER_LIMIT {
         length
     } else {
         0
@@ -127,7 +168,7 @@ fn kinds<'k>(doc: &Doc<'_>) -> (Vec<&'k str>, Vec<Kind>) {
             }),
         }
     }
-    (listed.into_iter().map(|(key, _)| key).collect(), kinds)
+    kinds
 }
 
 /// The config with one size at each of the keys.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The config's name in a checkpoint.
 pub(super) const CONFIG: &str = "config.json";
 /// The key under which a padded config keeps what it said before.
-pub(super) const KEY: &str = "padproof";
+pub(super) const KEY: &str = model::PADDED;
 
 /// A config's text and what it means.
 pub(super) struct Config {
@@ -108,7 +108,7 @@ impl Config {
             file: self.file.clone(),
             why,
         };
-        if let Some((key, first)) = self.torn() {
+        if let Some((key, first)) = model::torn(&self.keys) {
             let [key, first] = [key, first].map(|k| format!("{}={}", k.path.join("."), k.value));
             return Err(refused(format!(
                 "{key}, and {first} says another width of the same: readers differ in which they take"
@@ -186,14 +186,6 @@ impl Config {
         }
     }
 
-    /// A key that says another width than the first of its kind, with that one.
-    fn torn(&self) -> Option<(&WidthKey, &WidthKey)> {
-        let first = |key: &WidthKey| self.keys.iter().find(|k| k.of == key.of && k.value > 0);
-        let said = self.keys.iter().filter(|key| key.value > 0);
-        let mut pairs = said.filter_map(|key| Some((key, first(key)?)));
-        pairs.find(|(key, first)| key.value != first.value)
-    }
-
     fn new_width(&self, key: &WidthKey, recipe: &Recipe) -> Option<u64> {
         let shared = recipe.shared.as_ref().map(|part| &part.width);
         match key.of {
@@ -264,7 +256,7 @@ impl Config {
             format!("{key}{what} {said}, wanted {wanted}")
         });
         let told = told.or_else(|| {
-            let (key, first) = self.torn()?;
+            let (key, first) = model::torn(&self.keys)?;
             let (path, of) = (key.path.join("."), first.path.join("."));
             Some(format!(
                 "{path}: width {}, and {of} says {}",
@@ -339,6 +331,7 @@ fn differing(wanted: &Model, read: &Model) -> Option<&'static str> {
     }
     let plain = |model: &Model| Model {
         notes: Vec::new(),
+        unpaddable: None,
         ..model.clone()
     };
     (plain(wanted) != plain(read)).then_some("model")

@@ -166,13 +166,16 @@ pub fn recipe(
     }
 }
 
-/// Why no checkpoint of a model is padded, as far as its config tells, in a sentence: what else is refused by
-/// the names or types of its tensors too.
+/// Why no checkpoint of a model is padded, as far as its config and its family tell, in a sentence: what else is
+/// refused by the names or types of its tensors too.
 pub fn refused(model: &Model) -> Option<String> {
     let (name, quant) = (&model.name, &model.quant);
     let routed = layers(model, 0).swap_remove(0);
     if let Some(why) = unequal(name, &routed) {
         return Some(why);
+    }
+    if let Some(why) = &model.unpaddable {
+        return Some(format!("{name} is not padded: {why}"));
     }
     let method = &quant.method;
     if ["awq", "gptq"].iter().any(|own| method.contains(own)) {

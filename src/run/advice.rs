@@ -130,7 +130,8 @@ pub struct Instead {
     /// Other parts that do not run even so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub still: Vec<Beside>,
-    /// Parts that no rule of another stack is for, though one of the rule's own stack is.
+    /// Parts that no rule of another stack is for, though one of the rule's own stack is; of a padded checkpoint
+    /// those that become wider and that no rule of the stack is for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<LayerKind>,
     /// What of how bytes lie the source of another rule leaves open.

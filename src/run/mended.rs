@@ -5,10 +5,11 @@
 use super::advice::{Beside, Changed, Instead, PadAs, Way};
 use super::cost::Cost;
 use super::ways::{About, Trial};
+use crate::case::PadSpec;
 use crate::model::{Model, Quant, WidthKey, WidthOf};
 use crate::pad::{Request, recipe, refused};
-use crate::plan::{Fit, LayerSpec, Plan};
-use crate::terms::{LayerKind, WeightFormat};
+use crate::plan::{Fit, LayerSpec, Parallel, Plan, plan_layer, spelled_rule};
+use crate::terms::{LayerKind, Split, WeightFormat};
 
 /// Widths that kernels ask multiples of (facts/upstream-padding.md 1.1 to 1.7).
 const GRANULES: [u64; 6] = [16, 32, 64, 128, 256, 512];
@@ -185,9 +186,17 @@ impl About<'_, '_> {
             changed.push(change(self.spec().kind, made.routed, &now.plan, &plan));
         }
         let own = changed.first().map(|one| one.size);
+        let mut open = Vec::new();
         let rest = self.remade(|at| {
             let (part, size) = (&self.parts.all[at], size(at));
-            let before = self.parts.judged(self.rule, at, now.asked)?;
+            let Some(before) = self.parts.judged(self.rule, at, now.asked) else {
+                let (beside, told) = self.unjudged(at, size, now.asked)?;
+                changed.push(told);
+                if !open.contains(&part.kind) {
+                    open.push(part.kind);
+                }
+                return Some(beside);
+            };
             let judged = self
                 .parts
                 .judged_as(&wider(part, size), self.rule, at, now.asked)?;
@@ -208,9 +217,38 @@ impl About<'_, '_> {
             width: now.plan.width,
             size: own,
             changed,
+            open,
             pad: Some(made.pad),
             ..self.instead(Way::PadOffline, &trial)
         })
+    }
+
+    /// A part that becomes wider and that no rule of the stack is for: in equal shares, which is the least that
+    /// any stack holds.
+    fn unjudged(&self, at: usize, size: u64, asked: Parallel) -> Option<(Beside, Changed)> {
+        let part = &self.parts.all[at];
+        if size == part.intermediate {
+            return None;
+        }
+        let ranks = self.parts.ranks(self.rule, at, asked)?;
+        let spec = PadSpec {
+            split: Split::Prepad,
+            ..PadSpec::default()
+        };
+        let mut rule = spelled_rule(&spec, part.weight).ok()?;
+        rule.scale.refine = true;
+        let plan = |spec: &LayerSpec| plan_layer(spec, ranks, &rule, &[]).ok();
+        let (before, after) = (plan(part)?, plan(&wider(part, size))?);
+        let layers = self.layers(at);
+        let beside = Beside {
+            layer: part.kind,
+            format: part.weight,
+            verdict: Fit::Unknown,
+            width: after.width,
+            layers,
+            cost: Some(Cost::of(&after, &before, layers)),
+        };
+        Some((beside, change(part.kind, size, &before, &after)))
     }
 
     /// The parts beside the routed experts that a rule is for, made anew.

@@ -253,6 +253,8 @@ fn copies_of_shared_experts_are_weighed_against_the_experts_of_as_many_layers() 
 fn experts_and_draft_layers_are_padded_to_one_width() {
     let mut model = crate::model::load("Step-3.7-Flash").unwrap();
     model.quant = crate::model::Quant::none(WeightFormat::Fp8Block);
+    // As in names that `pad` reads.
+    model.unpaddable = None;
     assert_eq!((model.intermediate, model.shared), (1280, Some(1280)));
     let query = advised(Some("sglang.triton.fp8-block"), 8, 1);
     let found = survey(&model, Rules::builtin(), &query).unwrap();
@@ -345,4 +347,38 @@ fn advice_that_is_followed_keeps_its_word() {
         }
     }
     assert!(followed > 200, "{followed}");
+}
+
+/// No rule of aiter's stack is for GLM-4.7's shared experts, which the padded checkpoint has wider all the same: their
+/// width and their cost were left out.
+#[test]
+fn padded_checkpoints_cost_what_widens_outside_the_rule_too() {
+    let (layers, tp) = (89, 8);
+    let found = asked("GLM-4.7", WeightFormat::Bf16, "sglang.aiter.bf16", tp);
+    let offline = way(&found, Way::PadOffline).unwrap();
+    let told: Vec<_> = offline
+        .changed
+        .iter()
+        .map(|one| (one.layer, one.size, one.width, one.width_padded))
+        .collect();
+    let shared = (LayerKind::Shared, 2048, 192, 256);
+    assert_eq!(told, [(LayerKind::Routed, 2048, 192, 256), shared]);
+    assert_eq!(offline.open, [LayerKind::Shared]);
+    let part = offline
+        .parts
+        .iter()
+        .find(|one| one.layer == LayerKind::Shared);
+    // 512 channels of 5120 in three projections of bf16 each.
+    let more = layers * 3 * 512 * 5120 * 2;
+    let cost = part.and_then(|one| one.cost).unwrap();
+    assert_eq!(
+        (part.map(|one| one.verdict), cost.extra_bytes),
+        (Some(Fit::Unknown), more)
+    );
+    let all = offline.all_parts.unwrap();
+    assert_eq!(all.extra_bytes, offline.cost.extra_bytes + more);
+    assert_eq!(
+        all.rank_bytes,
+        offline.cost.rank_bytes + layers * 3 * 256 * 5120 * 2
+    );
 }

@@ -12,6 +12,7 @@ mod drafts;
 mod edited;
 mod families;
 mod faults;
+mod followed;
 mod hostile;
 mod invent;
 mod killed;

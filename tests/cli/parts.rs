@@ -358,6 +358,9 @@ fn layers_of_different_widths_are_planned_one_kind_after_the_other() {
     }
     let table = ends(&[&args as &[&str], &["--format", "csv"]].concat(), 1);
     assert_eq!(text(&table.stdout).lines().count(), 3);
+    // Refused, where `plan` took it.
+    let shown = text(&ends(&["show", &file], 0).stdout);
+    assert_eq!(shown.matches("intermediate     ").count(), 2, "{shown}");
     ends(
         &[
             &args[..2],

@@ -7,7 +7,7 @@ use padproof::pad::{Recipe, Request, recipe};
 use padproof::plan::{Fit, Parallel};
 use padproof::rule::Rules;
 use padproof::run::{Instead, Query, Way, survey};
-use padproof::terms::LayerKind;
+use padproof::terms::{LayerKind, WeightFormat};
 use rayon::prelude::*;
 use std::fs;
 
@@ -37,6 +37,18 @@ fn then(model: &Model, made: &Recipe, rule: &str, tp: u64) -> Fit {
     own.map(|one| one.plan.fit).max().unwrap()
 }
 
+/// The model with the finer scale blocks that a recipe makes.
+fn regridded(model: &Model, made: &Recipe) -> Model {
+    let mut model = model.clone();
+    model.quant.format = match (model.quant.format, made.routed.blocks.map(|b| b.to)) {
+        (WeightFormat::Fp8Block, Some(64)) => WeightFormat::Fp8Block64,
+        (WeightFormat::Fp8Block, Some(_)) => WeightFormat::Fp8Block32,
+        (WeightFormat::Int4, Some(_)) => WeightFormat::Int4G32,
+        (format, _) => format,
+    };
+    model
+}
+
 /// What is wrong with one way.
 fn fault(model: &Model, keys: &[WidthKey], way: &Instead) -> Option<String> {
     let tp = way.tp;
@@ -60,6 +72,15 @@ fn fault(model: &Model, keys: &[WidthKey], way: &Instead) -> Option<String> {
     }
     if then(model, &done, &way.rule, tp) != Fit::Fits {
         return Some(format!("{told}: does not fit when followed"));
+    }
+    // By the rule itself, on a finer grid too.
+    let own = Rules::builtin().get(&way.rule).unwrap();
+    let request = Request::new(tp, Some(own), None, None, &[]);
+    let by_rule = recipe(model, keys, &request, Some(own), &[]).ok();
+    let by_rule = by_rule.filter(|made| made.routed.width.to < done.routed.width.to);
+    if by_rule.is_some_and(|made| then(&regridded(model, &made), &made, &way.rule, tp) == Fit::Fits)
+    {
+        return Some(format!("{told}: the rule itself makes less"));
     }
     // Multiples of 16 below the advised one. A wider one may be advised for the shared experts.
     let narrower = (1..pad.align / 16).filter_map(|n| made(model, keys, pad.tp, 16 * n));

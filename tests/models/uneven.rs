@@ -2,6 +2,7 @@
 
 use super::{changed, config};
 use padproof::model::{Model, parse_each};
+use padproof::terms::WeightFormat;
 use serde_json::json;
 
 fn each(changes: serde_json::Value) -> Vec<Model> {
@@ -49,10 +50,8 @@ fn layers_of_different_widths_are_models_by_themselves() {
 fn a_list_shorter_than_the_layers_is_not_one_value_a_layer() {
     let parts = json!({ "moe_intermediate_size": [1536, 512], "num_hidden_layers": 28 });
     let error = parse_each(&config(parts), "some/config.json", None).unwrap_err();
-    assert!(
-        error.to_string().contains("moe_intermediate_size"),
-        "{error}"
-    );
+    let told = "moe_intermediate_size is a list of 2 sizes, and there are 28 layers: one a layer is needed, or one number";
+    assert!(error.to_string().contains(told), "{error}");
     // One of six names, of layers that the config counts.
     let longer = json!({ "moe_intermediate_size": [768, 1536, 768], "num_hidden_layers": 2 });
     assert!(parse_each(&config(longer), "some/config.json", None).is_err());
@@ -79,8 +78,34 @@ fn several_lists_make_a_kind_of_each_combination() {
     );
     // Of two lengths one is of something else.
     let lengths = json!({ "moe_intermediate_size": [768, 1536], "num_experts": [64, 128, 128] });
-    assert!(parse_each(&config(lengths), "some/config.json", None).is_err());
+    let error = parse_each(&config(lengths), "some/config.json", None).unwrap_err();
+    let told = "num_experts is a list of 3 sizes, and moe_intermediate_size has 2: one a layer";
+    assert!(error.to_string().contains(told), "{error}");
     assert_eq!(each(json!({})).len(), 1);
+}
+
+/// Each kind was said to have as many layers in each format as the whole model.
+#[test]
+fn formats_of_a_kind_are_those_of_its_layers() {
+    let both = json!({
+        "moe_intermediate_size": [768, 768, 1536, 1536, 1536], "num_hidden_layers": 5,
+        "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["model.layers.1.mlp", "model.layers.2.mlp", "model.layers.3.mlp"]},
+    });
+    let told: Vec<_> = each(both)
+        .into_iter()
+        .map(|m| {
+            let others = m.quant.others.iter();
+            let others: Vec<_> = others.map(|s| (s.format, s.layers)).collect();
+            (m.intermediate, m.moe_layers, m.quant.format, others)
+        })
+        .collect();
+    let (fp8, bf16) = (WeightFormat::Fp8Block, WeightFormat::Bf16);
+    let wanted = [
+        (768, 2, fp8, vec![(bf16, 1)]),
+        (1536, 3, fp8, vec![(bf16, 2)]),
+    ];
+    assert_eq!(told, wanted);
 }
 
 /// Lists of equal sizes were refused where unequal ones were planned.
