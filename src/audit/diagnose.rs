@@ -3,7 +3,7 @@
 //! It must not judge bytes: that is `check`'s. Layer 7.
 
 use super::AuditError;
-use super::bytes;
+use super::apart;
 use super::check::count;
 use super::dirt;
 use super::files::{expert_bytes, experts_of, window};
@@ -14,8 +14,9 @@ use super::orders;
 use super::others;
 use super::sample::Sample;
 use super::storages;
+use super::turned;
 use super::types::{Audit, Fault};
-use super::values;
+use super::unloaded;
 use super::variants::{Held, Padding, Variants};
 use crate::checkpoint::{Dump, Layer};
 use crate::layout::map;
@@ -31,8 +32,6 @@ const WINDOW_BYTES: u64 = 16 << 20;
 const SAMPLED_EXPERTS: usize = 2;
 /// Experts that are looked at one by one, and experts or ranks that are listed.
 pub(super) const LISTED: usize = 4;
-/// The mutant that leaves a rank nothing.
-const LAST_RANK: &str = "last-rank-missing";
 
 /// What a name rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +105,7 @@ pub fn diagnose(
     if !audit.clean() {
         found = by_elements(plan, layer, dump, audit)?;
         if found.is_empty() {
-            found.extend(bytes::by_size(plan, dump, audit)?);
+            found = turned::by_size((plan, layer, dump), audit)?;
             found.extend(dirt::by_place(audit, false).map(|one| alone(one, plan, audit)));
         }
     }
@@ -136,31 +135,42 @@ fn by_elements(
         return others::exchanged(all, audit);
     }
     let experts = experts(plan, audit)?;
-    let Some(look) = Look::of(plan, layer, dump, experts.clone())? else {
+    let Some(mut look) = Look::of(plan, layer, dump, experts.clone())? else {
         return Ok(Vec::new());
     };
-    if let Some(mut found) = look.known(audit) {
-        if !whole_last_rank(plan, audit)? {
-            found.retain(|one| one.name != LAST_RANK);
-        }
+    let unloaded = unloaded::ranks(plan, audit, &look)?;
+    if let Some(found) = look.known(audit) {
         let mut found = twins(all, &look, found)?;
         if experts.clone().all(|e| audit.experts.contains(&e)) {
             found = found.into_iter().map(|f| alone(f, plan, audit)).collect();
         }
+        found.extend(unloaded);
         return Ok(found);
     }
-    // What moves elements leaves tensors their size.
-    if audit.regions.iter().any(|r| r.fault == Fault::Size) {
-        return Ok(Vec::new());
+    if let Some(found) = unloaded {
+        return Ok(vec![found]);
     }
-    let searches: [&dyn Fn() -> Result<Vec<Diagnosis>, AuditError>; 7] = [
+    // What moves elements leaves tensors their size: those of another one have a fault of their own.
+    if audit.regions.iter().any(|r| r.fault == Fault::Size) {
+        let mut found = turned::by_size(all, audit)?;
+        if !found.is_empty() {
+            look.held
+                .retain(|held| held.bytes.len() == held.map.bytes());
+            let more = look.known(audit).unwrap_or_default();
+            // The same fault, where it leaves some tensors their size.
+            if more.iter().all(|one| one.name != found[0].name) {
+                found.extend(more);
+            }
+        }
+        return Ok(found);
+    }
+    let searches: [&dyn Fn() -> Result<Vec<Diagnosis>, AuditError>; 6] = [
         &|| by_expert(all, audit),
         &|| moved::exchanged(all, &look),
         &|| Ok(moved::shares(&look)),
         &|| Ok(moved::straddling(&look)),
         &|| Ok(moved::shifted(&look)),
         &|| others::exchanged(all, audit),
-        &|| Ok(values::named(&look)),
     ];
     for search in searches {
         let found = search()?;
@@ -168,7 +178,7 @@ fn by_elements(
             return Ok(found);
         }
     }
-    Ok(Vec::new())
+    Ok(apart::by_values(look, audit))
 }
 
 /// The other name of a fault of ranks, where both explain the bytes: a file alone was written or read
@@ -200,12 +210,6 @@ fn twins(
     }
     others.extend(found);
     Ok(others)
-}
-
-/// Whether every expert that the last rank holds differs: one without weights is no rank that loaded nothing.
-fn whole_last_rank(plan: &Plan, audit: &Audit) -> Result<bool, AuditError> {
-    let last = experts_of(plan, plan.ranks.len().saturating_sub(1))?;
-    Ok(last.into_iter().all(|e| audit.experts.contains(&e)))
 }
 
 /// The experts that differ, where they are some of those that were audited.
@@ -252,20 +256,15 @@ fn by_expert(
         let Some(look) = Look::of(plan, layer, dump, e..e + 1)? else {
             return Ok(Vec::new());
         };
-        let mut found = look.known(audit).unwrap_or_default();
-        if !whole_last_rank(plan, audit)? {
-            found.retain(|one| one.name != LAST_RANK);
-        }
+        let found = look.known(audit).unwrap_or_default();
         let mut found = twins((plan, layer, dump), &look, found)?;
-        for search in [
-            moved::shares,
-            moved::straddling,
-            moved::shifted,
-            values::named,
-        ] {
+        for search in [moved::shares, moved::straddling, moved::shifted] {
             if found.is_empty() {
                 found = search(&look);
             }
+        }
+        if found.is_empty() {
+            found = apart::by_values(look, audit);
         }
         common = Some(match common {
             None => found,
@@ -315,7 +314,7 @@ impl<'a> Look<'a> {
     /// The mutants that make these experts; none where no mutant does, and an empty list where their
     /// elements are as they should be: what is wrong is a tensor that is not there, lies in other
     /// experts, or is dirt, and a mutant that changes none would fit by chance.
-    fn known(&self, audit: &Audit) -> Option<Vec<Diagnosis>> {
+    pub(super) fn known(&self, audit: &Audit) -> Option<Vec<Diagnosis>> {
         for padding in [Padding::Inert, Padding::Any] {
             let right = self.right(padding);
             if !right.contains(&false) {
@@ -412,14 +411,19 @@ impl<'a> Look<'a> {
             diagnosis.ranks = self.ranks(right);
             partial.push(diagnosis);
         };
-        let searched = |m: &&Mutant| orders::is_one(m) || storages::is_one(m);
+        let searched =
+            |m: &&Mutant| orders::is_one(m) || storages::is_one(m) || unloaded::is_one(m);
         for mutant in mutant::ALL.iter().filter(|m| !searched(m)) {
             if let Some(wrong) = self.right.wrong(mutant, layer, &open, padding) {
                 weigh(mutant, &wrong, String::new());
             }
         }
         for (mutant, plan, detail) in orders::others(&self.plan) {
-            if let Some(wrong) = Variants::laid_out(&plan, &self.logical, &open, padding) {
+            let wrong = match orders::scales_stay(&plan) {
+                true => Some(self.right.repacked(&plan, &self.logical)),
+                false => Variants::laid_out(&plan, &self.logical, &open, padding),
+            };
+            if let Some(wrong) = wrong {
                 weigh(mutant, &wrong, detail);
             }
         }

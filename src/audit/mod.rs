@@ -3,6 +3,7 @@
 //!
 //! It must not run a model. Layer 7.
 
+mod apart;
 mod bytes;
 mod check;
 mod diagnose;
@@ -19,7 +20,9 @@ mod others;
 mod sample;
 mod storages;
 mod stored;
+mod turned;
 mod types;
+mod unloaded;
 mod values;
 mod variants;
 

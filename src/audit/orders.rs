@@ -30,10 +30,24 @@ pub(super) fn others(plan: &Plan) -> impl Iterator<Item = (&'static Mutant, Plan
             _ => NAMES[2],
         };
         let mutant = mutant::ALL.iter().find(|m| m.name == name)?;
-        let wrong = mutant::in_order(plan, stored)?;
+        // Blocks of rows have no rows in turn: weights and biases alone have.
+        let scale = plan.w13_scale;
+        let rows = Plan {
+            w13_scale: scale.filter(|s| s.row_block <= 1),
+            ..plan.clone()
+        };
+        let wrong = Plan {
+            w13_scale: scale,
+            ..mutant::in_order(&rows, stored)?
+        };
         let told = format!("stored: {}; read: {}", phrase(stored), phrase(read));
         Some((mutant, wrong, told))
     })
+}
+
+/// Whether scales lie in blocks of rows, which stay in their order.
+pub(super) fn scales_stay(plan: &Plan) -> bool {
+    plan.w13_scale.is_some_and(|s| s.row_block > 1)
 }
 
 /// An order in words.

@@ -215,15 +215,30 @@ impl Variants {
 
     /// The same of what is some rank's.
     fn has_elements_of(&self, rank: usize, held: &Held<'_>) -> bool {
-        let Some([planned, logical, storage]) = self.bytes_of(rank, held) else {
-            return false;
-        };
+        self.elements(rank, held).next().is_some()
+    }
+
+    /// Every element of a tensor of some rank, as it is here and as the dump holds it; none where the dump's has
+    /// another size.
+    pub(super) fn elements(
+        &self,
+        rank: usize,
+        held: &Held<'_>,
+    ) -> impl Iterator<Item = (u32, u32)> {
         let grid = held.map.grid;
-        (0..planned.len() * 8 / grid.bits).any(|n| {
-            let at = grid.address(n);
-            let wanted = grid.read(planned, at);
-            grid.read(logical, at) == wanted && grid.read(storage, at) == wanted
-        })
+        let all = self.bytes_of(rank, held);
+        let all = all.filter(|[planned, ..]| planned.len() == held.bytes.len());
+        let codes = held.bytes.len() * 8 / grid.bits;
+        all.into_iter()
+            .flat_map(move |[planned, logical, storage]| {
+                (0..codes).filter_map(move |n| {
+                    let at = grid.address(n);
+                    let wanted = grid.read(planned, at);
+                    let element =
+                        grid.read(logical, at) == wanted && grid.read(storage, at) == wanted;
+                    element.then(|| (wanted, grid.read(&held.bytes, at)))
+                })
+            })
     }
 
     /// Whether a tensor of the dump holds what these write and the plan would not: of scales an element, as

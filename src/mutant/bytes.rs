@@ -216,8 +216,8 @@ pub(super) fn input_tail_stale(plan: &Plan, packed: &mut PackedInputs) -> bool {
     true
 }
 
-/// The last rank never loads: its buffers stay zero.
-pub(super) fn last_rank_missing(plan: &Plan, packed: &mut PackedInputs) -> bool {
+/// A rank, here the last one, never loads: its buffers stay zero.
+pub(super) fn rank_missing(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let last = packed.ranks.len() - 1;
     let mut changed = false;
     if plan.parallel.tp > 1

@@ -188,6 +188,38 @@ pub(super) fn w2_padded_on_hidden(plan: &Plan, packed: &mut PackedInputs) -> boo
         })
 }
 
+/// w2 stored column by column.
+pub(super) fn w2_transposed(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    transposed(plan, packed, Role::W2)
+}
+
+/// w13 stored column by column.
+pub(super) fn w13_transposed(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    transposed(plan, packed, Role::W13)
+}
+
+/// Columns as rows; of codes that share a byte, columns of bytes.
+fn transposed(plan: &Plan, packed: &mut PackedInputs, role: Role) -> bool {
+    let unit = size(8_u64.div_ceil(plan.weight.element().bits()));
+    each(plan, packed, role, |_, t| {
+        if !t.cols.is_multiple_of(unit) {
+            return;
+        }
+        let (rows, cols) = (t.rows, t.cols);
+        for e in 0..t.experts {
+            let codes = t.expert(e);
+            let mut moved = vec![0; codes.len()];
+            for (r, row) in codes.chunks_exact(cols).enumerate() {
+                for (c, together) in row.chunks_exact(unit).enumerate() {
+                    let at = (c * rows + r) * unit;
+                    moved[at..at + unit].copy_from_slice(together);
+                }
+            }
+            codes.copy_from_slice(&moved);
+        }
+    })
+}
+
 /// Rows of w2 one after the other at their real width, the padding at the end of the expert's.
 pub(super) fn rows_at_the_real_width(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let lens: Vec<usize> = plan.ranks.iter().map(|r| size(r.len)).collect();

@@ -46,7 +46,7 @@ pub const ALL: &[Mutant] = mutants! {
     "scale-rows-fused", Plan(plans::scale_rows_fused), [AGREES], "M13", "scale rows counted over both halves at once";
     "bytes-read-as-elements", Plan(plans::bytes_read_as_elements), [UNITS], "M14", "an alignment in stored bytes read as elements";
     "padded-stride", Plan(plans::padded_stride), [PARTITION], "M11", "an equally cut checkpoint sliced at the padded stride";
-    "remainder-dropped", Plan(plans::remainder_dropped), [PARTITION], "facts/peers.md F4", "the last rank's remainder is dropped";
+    "remainder-dropped", Plan(plans::remainder_dropped), [PARTITION], "facts/peers.md F4", "what equal shares leave over is on no rank, or the last rank's last channel";
     "experts-overlap", Plan(plans::experts_overlap), [PARTITION], "facts/reports.md B93", "expert groups overlap";
     "over-padded", Plan(plans::over_padded), [MINIMAL], "M32", "padded to another kernel's granule";
     "block-from-floor", Plan(plans::block_from_floor), [AGREES], "M39", "the scale block taken for floor(width / scale columns)";
@@ -108,8 +108,10 @@ pub const ALL: &[Mutant] = mutants! {
     "second-half-not-rescaled", Bytes(grids::second_half_not_rescaled), [IDENTITY, INERT], "M28", "requantised with the unpadded half length";
     "last-column-lost", Bytes(grids::last_column_lost), [IDENTITY, INERT, ROUND_TRIP], "facts/peers.md F4", "the last real column of w2 is lost";
     "last-scale-group-lost", Bytes(grids::last_scale_group_lost), [IDENTITY, INERT, SCALES], "facts/peers.md F6", "the last scale group is lost";
-    "last-rank-missing", Bytes(bytes::last_rank_missing), [TP_SUM, INERT], "facts/reports.md B60", "the last rank loads nothing";
+    "rank-missing", Bytes(bytes::rank_missing), [TP_SUM, INERT], "facts/reports.md B60", "a rank loads nothing, and its buffers stay as they were made";
     "w2-padded-on-hidden", Bytes(grids::w2_padded_on_hidden), [IDENTITY, INERT], "M8", "w2 padded along its hidden axis";
+    "w2-transposed", Bytes(grids::w2_transposed), [IDENTITY, INERT], "facts/peers.md 5, fused 3-D in both orientations", "w2 with its columns as rows: a channel after the other";
+    "w13-transposed", Bytes(grids::w13_transposed), [IDENTITY, INERT], "facts/peers.md 5, fused 3-D in both orientations", "w13 with its columns as rows: a hidden unit after the other";
     "fused-cut-whole", Bytes(fused::fused_cut_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45", "the fused rows of gate and up cut as one axis: the first ranks hold gate alone";
     "fused-cut-and-padded-whole", Bytes(fused::fused_cut_and_padded_whole), [IDENTITY, INERT, TP_SUM], "facts/reports.md B45, M1", "the fused rows of gate and up cut as one axis, and padded once after all of them";
     "rows-at-the-real-width", Bytes(grids::rows_at_the_real_width), [IDENTITY, INERT], "facts/upstream-padding.md 3.1 V-13", "rows of w2 stored at their real width, padding after the last";

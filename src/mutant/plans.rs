@@ -83,8 +83,22 @@ pub(super) fn padded_stride(plan: &mut Plan) -> bool {
     changed && plan.split != Split::Stride
 }
 
-/// The last rank's remainder is dropped.
+/// What is left over when channels, in whole scale blocks, are cut into equal shares is on no rank; where
+/// nothing is, the last channel.
 pub(super) fn remainder_dropped(plan: &mut Plan) -> bool {
+    let shards = (plan.parallel.tp / plan.parallel.ep).max(1);
+    let block = plan.w2_scale.map_or(1, |s| s.col_block_source.max(1));
+    let blocks = plan.dims.i.div_ceil(block);
+    let share = blocks / shards * block;
+    if share > 0 && share <= plan.width_padded && !blocks.is_multiple_of(shards) {
+        let mut changed = false;
+        for rank in &mut plan.ranks {
+            let cut = (rank.rank % shards * share, share);
+            changed |= (rank.start, rank.len) != cut;
+            (rank.start, rank.len) = cut;
+        }
+        return changed;
+    }
     let Some(last) = plan.ranks.last_mut().filter(|r| r.len > 0) else {
         return false;
     };

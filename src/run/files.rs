@@ -324,7 +324,7 @@ mod tests {
             "",
             "expect = { ranks = [], pads = 3840, elements = 8448, bytes = { w13 = 8192, w2 = 4096 } }",
             "fault = \"halves-swapped\"\nexpect = { name = \"halves-swapped\", ranks = [0, 1], tensors = [] }",
-            "fault = \"last-rank-missing\"\nexpect = { name = \"last-rank-missing\", ranks = [1] }",
+            "fault = \"rank-missing\"\nexpect = { name = \"rank-missing\", ranks = [1] }",
             "pads = { tensor = \"w2\", code = 0x3fc0 }\nexpect = { name = \"w2-tail-dirty\", differing = { w2 = 1280 } }",
         ] {
             assert_eq!(told(right), Verdict::Pass(Tier::Bytes), "{right}");

@@ -6,11 +6,13 @@ use crate::checkpoint::families::shape;
 use crate::checkpoint::invent::{Family, MIXTRAL, QWEN, after, before, made};
 use crate::checkpoint::planted::UNGATED;
 use padproof::audit::{Diagnosis, Evidence, audit_files, diagnose};
+use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
 use padproof::layout::{PackedInputs, pack_layer};
 use padproof::mutant::{self, Mutant, Stage, repack};
 use padproof::plan::Plan;
 use padproof::tensor::Logical;
+use rayon::prelude::*;
 use std::fmt::Write;
 
 /// Layers that between them give every mutant something to do, each in a family of checkpoints.
@@ -80,78 +82,134 @@ const LINES: &[(Family, &str)] = &[
         QWEN,
         "e=2,h=64,i=192,tp=2,w=mxfp8,pad=i128,fill=wild,seed=12",
     ),
+    (QWEN, "e=2,h=32,i=64,tp=2,w=bf16,pad=i32,fill=wild,seed=13"),
+    (
+        QWEN,
+        "e=2,h=32,i=160,w=fp8-block,split=floor,pad=i64,fill=wild,seed=14",
+    ),
+    (
+        QWEN,
+        "e=2,h=32,i=66,tp=2,w=int4-channel,pad=i64,fill=wild,seed=15",
+    ),
+    (
+        QWEN,
+        "e=2,h=32,i=45,tp=2,w=f16,pad=i32,split=floor,fill=wild,seed=16",
+    ),
 ];
 
-/// The bytes that a mutant leaves, if it has anything to do.
-fn planted(mutant: &Mutant, plan: &Plan, logical: &Logical) -> Option<PackedInputs> {
+/// What a mutant does to files.
+enum Planted {
+    Bytes(PackedInputs),
+    /// Its plan describes no layout: a loader's file of such a size is for `planted`, and `by_size`.
+    NoLayout,
+    /// What it changes is no byte of a parameter.
+    Same,
+    Nothing,
+}
+
+/// What a mutant leaves.
+fn planted(mutant: &Mutant, plan: &Plan, logical: &Logical) -> Planted {
     let right = pack_layer(plan, logical).unwrap();
     let packed = match mutant.stage {
-        Stage::Layout(change) => pack_layer(&change(plan)?, logical).ok()?,
-        Stage::LayoutOf(change, roles) => {
-            let mut wrong = right.clone();
-            repack(&change(plan)?, roles, logical, &mut wrong);
-            wrong
-        }
+        Stage::Layout(change) => change(plan).map(|wrong| pack_layer(&wrong, logical)),
+        Stage::LayoutOf(change, roles) => change(plan).map(|wrong| {
+            let mut packed = right.clone();
+            repack(&wrong, roles, logical, &mut packed);
+            Ok(packed)
+        }),
         Stage::Bytes(change) => {
             let mut wrong = right.clone();
-            change(plan, &mut wrong).then_some(wrong)?
+            change(plan, &mut wrong).then_some(Ok(wrong))
         }
         Stage::Plan(change) => {
             let mut wrong = plan.clone();
-            change(&mut wrong).then_some(())?;
-            pack_layer(&wrong, logical).ok()?
+            change(&mut wrong).then(|| pack_layer(&wrong, logical))
         }
-        Stage::Reload(_) | Stage::Output(_) => return None,
+        Stage::Reload(_) | Stage::Output(_) => None,
     };
-    (packed.ranks != right.ranks).then_some(packed)
+    match packed {
+        Some(Ok(packed)) if packed.ranks != right.ranks => Planted::Bytes(packed),
+        Some(Ok(_)) => Planted::Same,
+        Some(Err(_)) => Planted::NoLayout,
+        None => Planted::Nothing,
+    }
+}
+
+/// A layer in a family of checkpoints.
+type Made = (Family, (Case, Plan, Logical));
+
+/// A mutant's row of the matrix, and what is wrong with it.
+fn row(mutant: &Mutant, layers: &[Made]) -> (String, Vec<String>) {
+    let (mut cases, mut inert, mut none, mut same) = (0, 0, 0, 0);
+    let mut named: Vec<String> = Vec::new();
+    let mut faults = Vec::new();
+    for (family, (case, plan, logical)) in layers {
+        let packed = match planted(mutant, plan, logical) {
+            Planted::Bytes(packed) => packed,
+            other => {
+                none += usize::from(matches!(other, Planted::NoLayout));
+                same += usize::from(matches!(other, Planted::Same));
+                continue;
+            }
+        };
+        cases += 1;
+        let file = before(case, logical, *family, "model.layers.0.mlp.").open();
+        let layer = Layer::find(&file, shape(plan, *family), None).unwrap();
+        let all: Vec<usize> = (0..plan.ranks.len()).collect();
+        let dumped = after(&packed, &all).open();
+        let dump = Dump::find(&dumped, None, None, all.len()).unwrap();
+        let audit = audit_files(plan, &layer, &dump).unwrap();
+        if audit.clean() {
+            inert += 1;
+            continue;
+        }
+        let found = diagnose(plan, &layer, &dump, &audit).unwrap();
+        let names: Vec<&str> = found.iter().map(|d| d.name).collect();
+        if !names.contains(&mutant.name)
+            || found[0].by != Evidence::Elements && mutant.name != "storage-pads-dirty"
+        {
+            faults.push(format!("{case}: {} is named {names:?}", mutant.name));
+        }
+        let names = names.join(" = ");
+        if !named.contains(&names) {
+            named.push(names);
+        }
+    }
+    let mut seen = format!("{cases} files");
+    if inert > 0 {
+        write!(seen, ", {inert} inert").unwrap();
+    }
+    if cases == 0 {
+        // What reaches no file says why, and applies somewhere.
+        let why = match (none, same) {
+            (0, 0) => {
+                faults.push(format!("{} applies to no layer", mutant.name));
+                String::new()
+            }
+            (0, same) => format!("no byte of a parameter changes in {same} layers"),
+            (none, 0) => format!("a plan of no layout in {none} layers"),
+            (none, same) => format!("a plan of no layout in {none} layers, no byte in {same}"),
+        };
+        named.push(why);
+    }
+    let line = format!("{:32} {seen:20} {}", mutant.name, named.join("; "));
+    (line, faults)
 }
 
 #[test]
 fn every_planted_fault_is_named() {
     let layers = LINES.iter().map(|(family, line)| (*family, made(line)));
     let layers: Vec<_> = layers.collect();
+    let mutants = mutant::ALL.iter();
+    let mutants = mutants.filter(|m| !matches!(m.stage, Stage::Reload(_) | Stage::Output(_)));
+    let mutants: Vec<&Mutant> = mutants.collect();
+    let of_mutant = |mutant: &&Mutant| row(mutant, &layers);
+    let found: Vec<_> = mutants.par_iter().map(of_mutant).collect();
     let mut matrix = String::new();
-    let mut faults = Vec::new();
-    for mutant in mutant::ALL {
-        if matches!(mutant.stage, Stage::Reload(_) | Stage::Output(_)) {
-            continue;
-        }
-        let (mut cases, mut inert) = (0, 0);
-        let mut named: Vec<String> = Vec::new();
-        for (family, (case, plan, logical)) in &layers {
-            let Some(packed) = planted(mutant, plan, logical) else {
-                continue;
-            };
-            cases += 1;
-            let file = before(case, logical, *family, "model.layers.0.mlp.").open();
-            let layer = Layer::find(&file, shape(plan, *family), None).unwrap();
-            let all: Vec<usize> = (0..plan.ranks.len()).collect();
-            let dumped = after(&packed, &all).open();
-            let dump = Dump::find(&dumped, None, None, all.len()).unwrap();
-            let audit = audit_files(plan, &layer, &dump).unwrap();
-            if audit.clean() {
-                inert += 1;
-                continue;
-            }
-            let found = diagnose(plan, &layer, &dump, &audit).unwrap();
-            let names: Vec<&str> = found.iter().map(|d| d.name).collect();
-            if !names.contains(&mutant.name)
-                || found[0].by != Evidence::Elements && mutant.name != "storage-pads-dirty"
-            {
-                faults.push(format!("{case}: {} is named {names:?}", mutant.name));
-            }
-            let names = names.join(" = ");
-            if !named.contains(&names) {
-                named.push(names);
-            }
-        }
-        let inert = if inert > 0 {
-            format!(", {inert} inert")
-        } else {
-            String::new()
-        };
-        let seen = format!("{cases} files{inert}");
-        writeln!(matrix, "{:32} {seen:20} {}", mutant.name, named.join("; ")).unwrap();
+    let mut faults: Vec<String> = Vec::new();
+    for (line, wrong) in found {
+        writeln!(matrix, "{line}").unwrap();
+        faults.extend(wrong);
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     crate::checkpoint::snapshot("audit_faults", &matrix);

@@ -27,6 +27,7 @@ mod python;
 mod scene;
 mod sentences;
 mod shared;
+mod slips;
 mod stored;
 mod verified;
 mod whole;

@@ -76,6 +76,17 @@ pub(crate) enum Slip {
     BiasEverywhere,
     E8m0Bias,
     LastRankEmpty,
+    /// The first rank's weights, scales and biases zero; or the last one's weights zero and its scales one.
+    FirstRankCleared,
+    LastRankOfOnes,
+    /// w2, or w13, with its columns as rows; of codes that share a byte, columns of bytes.
+    SecondTransposed,
+    FirstTransposed,
+    /// w2 with more rows, by another count than its columns should have.
+    WrongAxisFar,
+    /// Faults of two tensors at once.
+    SwappedAndTransposed,
+    EarlyAndScaleColumn,
     LastColumn,
     LastGroup,
     /// The fused rows of gate and up cut as one axis.
@@ -221,21 +232,22 @@ impl Loader<'_> {
     }
 
     /// First channel of a rank.
-    fn start(&self, rank: usize) -> usize {
+    fn start(&self, rank: usize, role: Role) -> usize {
         let early = self.case.w.scale().map_or(0, |g| block(g.cols)).max(1);
         match self.slip {
             Slip::Stride => rank * self.slot,
             Slip::FirstShare => 0,
-            Slip::Early => (rank * self.share()).saturating_sub(early),
+            Slip::EarlyAndScaleColumn if role == Role::W2Scale => rank * self.share(),
+            Slip::Early | Slip::EarlyAndScaleColumn => (rank * self.share()).saturating_sub(early),
             Slip::ThreeEarly => (rank * self.share()).saturating_sub(3),
             _ => rank * self.share(),
         }
     }
 
     /// Channels of a rank that are real.
-    fn real(&self, rank: usize) -> usize {
+    fn real(&self, rank: usize, role: Role) -> usize {
         self.share()
-            .min(n(self.case.i).saturating_sub(self.start(rank)))
+            .min(n(self.case.i).saturating_sub(self.start(rank, role)))
     }
 
     /// The row of halves that a stored row holds: half and channel of the rank; none for padding.
@@ -244,7 +256,7 @@ impl Loader<'_> {
         use Slip::*;
         let halves = self.halves();
         let swapped = match self.slip {
-            Swapped | SwappedAndDirty => true,
+            Swapped | SwappedAndDirty | SwappedAndTransposed => true,
             SwappedWeights => role == Role::W13,
             SwappedScales => role == Role::W13Scale,
             _ => false,
@@ -258,7 +270,7 @@ impl Loader<'_> {
             // A block of rows has no rows in turn.
             () if halves == 2
                 && matches!(self.slip, InTurn | InTurnUpFirst)
-                && self.row_block() <= 1 =>
+                && (self.row_block() <= 1 || role != Role::W13Scale) =>
             {
                 let (turn, channel) = (stored % 2, stored / 2);
                 let half = if self.slip == InTurn { turn } else { 1 - turn };
@@ -300,15 +312,13 @@ impl Loader<'_> {
             ScalesOfFirst if matches!(role, Role::W13Scale | Role::W2Scale) => 0,
             _ => rank,
         };
-        let (start, real) = (self.start(from), self.real(from));
+        let (start, real) = (self.start(from, role), self.real(from, role));
         let scale = matches!(role, Role::W13Scale | Role::W2Scale);
         let slot = match self.slip {
             Unpadded => real,
             ScalesUnpadded if scale => real,
             _ => self.slot,
         };
-        let last = rank + 1 == n(self.case.tp);
-        let empty = self.slip == LastRankEmpty && last && matches!(role, Role::W13 | Role::W2);
         let lost = real.checked_sub(1).filter(|_| self.slip == LastColumn);
         let first_e = match self.slip {
             FirstExpertsScale | FirstExpertsScales => 0,
@@ -316,15 +326,6 @@ impl Loader<'_> {
         };
         let pad = |r: usize, c: usize| self.pad(role, 31 * r + 7 * c + rank);
         match role {
-            _ if empty => Matrix::new(
-                if role == Role::W13 {
-                    halves * slot
-                } else {
-                    hidden
-                },
-                if role == Role::W13 { hidden } else { slot },
-                |_, _| 0,
-            ),
             Role::W13 if self.slip == WrongAxisFirst => {
                 Matrix::new(halves * real, hidden + slot - real, |r, c| {
                     match c < hidden {
@@ -344,8 +345,9 @@ impl Loader<'_> {
                     None => pad(r, c),
                 }
             }),
-            Role::W2 if matches!(self.slip, WrongAxis | WrongAxisBoth) => {
-                Matrix::new(hidden + slot - real, real, |r, c| match r < hidden {
+            Role::W2 if matches!(self.slip, WrongAxis | WrongAxisBoth | WrongAxisFar) => {
+                let more = if self.slip == WrongAxisFar { 8 } else { 0 };
+                Matrix::new(hidden + slot - real + more, real, |r, c| match r < hidden {
                     true => self.code(role, e, r, start + c),
                     false => pad(r, c),
                 })
@@ -430,7 +432,7 @@ impl Loader<'_> {
                     false => pad(r, c),
                 };
                 Matrix::new(rows, slot, |r, c| match self.slip {
-                    ScaleColumn if rank > 0 => plain(r, (c + 1) % slot),
+                    ScaleColumn | EarlyAndScaleColumn if rank > 0 => plain(r, (c + 1) % slot),
                     ScaleRow if e > 0 => plain((r + rows - 1) % rows, c),
                     _ => plain(r, c),
                 })
@@ -536,6 +538,20 @@ impl Loader<'_> {
         Role::ALL.into_iter().filter(there).collect()
     }
 
+    /// What a tensor holds throughout, where its rank loads nothing.
+    fn unloaded(&self, role: Role, rank: usize) -> Option<u32> {
+        let last = rank + 1 == n(self.case.tp);
+        let weight = matches!(role, Role::W13 | Role::W2);
+        let scale = matches!(role, Role::W13Scale | Role::W2Scale);
+        match self.slip {
+            Slip::LastRankEmpty if last && weight => Some(0),
+            Slip::FirstRankCleared if rank == 0 => Some(0),
+            Slip::LastRankOfOnes if last && weight => Some(0),
+            Slip::LastRankOfOnes if last && scale => Some(self.dtype(role).one_code()),
+            _ => None,
+        }
+    }
+
     /// What goes wrong in one expert.
     fn of_expert(&self, e: usize) -> Self {
         let last = e + 1 == n(self.case.e);
@@ -575,8 +591,17 @@ impl Loader<'_> {
                 for e in 0..n(self.case.e) {
                     let loader = self.of_expert(e);
                     let mut matrix = loader.matrix(role, loader.from(rank), self.expert(e));
-                    if self.slip == Slip::Repacked && matches!(role, Role::W13 | Role::W2) {
-                        matrix.codes = repacked(&matrix);
+                    match (self.slip, role) {
+                        (Slip::Repacked, Role::W13 | Role::W2) => matrix.codes = repacked(&matrix),
+                        (Slip::SecondTransposed | Slip::SwappedAndTransposed, Role::W2)
+                        | (Slip::FirstTransposed, Role::W13) => {
+                            let together = 8_u64.div_ceil(self.dtype(role).bits());
+                            matrix.codes = transposed(&matrix, n(together));
+                        }
+                        _ => {}
+                    }
+                    if let Some(code) = self.unloaded(role, rank) {
+                        matrix.codes.fill(code);
                     }
                     bytes.extend(self.bytes(role, &matrix));
                 }
@@ -600,4 +625,15 @@ fn repacked(matrix: &Matrix) -> Vec<u32> {
         .chain((0..matrix.cols).step_by(2));
     let places = cols.flat_map(|c| (0..matrix.rows).map(move |r| (r, c)));
     places.map(|(r, c)| matrix.at(r, c)).collect()
+}
+
+/// Column by column, so many of them together.
+fn transposed(matrix: &Matrix, together: usize) -> Vec<u32> {
+    let mut codes = Vec::new();
+    for c in (0..matrix.cols).step_by(together) {
+        for r in 0..matrix.rows {
+            codes.extend((c..c + together).map(|c| matrix.at(r, c)));
+        }
+    }
+    codes
 }
