@@ -59,12 +59,22 @@ impl Config {
         let key = keys
             .into_iter()
             .find(|key| said.get(*key) != wanted.get(*key))?;
-        let told = |value: Option<&Value>| {
-            let text = value.map_or("nothing".to_owned(), Value::to_string);
-            text.chars().take(80).collect::<String>()
-        };
-        let (said, wanted) = (told(said.get(key)), told(wanted.get(key)));
-        Some(format!("{KEY}.{key}: {said}, wanted {wanted}"))
+        let told = |value: &Value| value.to_string().chars().take(80).collect::<String>();
+        Some(match (said.get(key), wanted.get(key)) {
+            (Some(said), Some(wanted)) => {
+                format!("{KEY}.{key}: {}, wanted {}", told(said), told(wanted))
+            }
+            (Some(said), None) => {
+                format!(
+                    "{KEY}.{key}: {}, and padding writes no such key",
+                    told(said)
+                )
+            }
+            (None, wanted) => format!(
+                "{KEY}.{key}: not there, and should say {}",
+                wanted.map_or(String::new(), told)
+            ),
+        })
     }
 
     /// What keys of a padded config said before: by a recipe, and by what they say now.
