@@ -393,6 +393,26 @@ fn formats_that_do_not_hold_large_numbers_are_asked_through_the_input() {
     }
 }
 
+/// A size within the block that the bare one ends in pads nothing; one beyond it pads to whole blocks and no further.
+#[test]
+fn sizes_of_half_blocks_are_run_as_whole_ones() {
+    let order = Schedule::SplitK(2);
+    for (padded, wide) in [(80, 96), (96, 96), (130, 160)] {
+        let setup = Setup {
+            axis: Axis::Intermediate,
+            n: 65,
+            padded,
+            tokens: 5,
+            rows: 32,
+            rows_padded: 32,
+            weights: WeightFormat::Mxfp4,
+        };
+        let found = orders(&mut Cpu::under(order), setup).unwrap();
+        assert_eq!(found.sizes, [96, wide], "{padded}");
+        assert_eq!(found.moved.is_none(), wide == 96, "{padded}");
+    }
+}
+
 /// The CPU subject, which promises nothing and takes what its predicate lets through.
 struct Unpromised(Cpu, fn(&Plan) -> bool, fn(&Plan, &mut Output));
 

@@ -11,7 +11,7 @@ use super::export::{Export, exports, standard};
 use super::output::{complain, note};
 use super::progress::{Meter, Steps};
 use super::select::{Selected, properties, rules, rules_arguments};
-use super::subject::{chosen as chosen_subject, end_at_once, interrupt, unless_interrupted};
+use super::subject::{chosen as chosen_subject, interrupt, unless_interrupted};
 use super::values::{Count, Seed};
 use crate::r#gen::Domain;
 use crate::property::{Needs, Property};
@@ -311,6 +311,15 @@ pub(super) fn idle_beside_mutants(matches: &ArgMatches) -> Result<(), clap::Erro
 
 /// Plants every mutant: on the cases named, else on those that the tests use.
 pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let write = match args.conduct.format {
+        RunFormat::Human => matrix_human,
+        RunFormat::Json => matrix_json,
+        RunFormat::Concise | RunFormat::Jsonl | RunFormat::Junit => {
+            return Err(CliError::Usage(
+                "--mutants writes the formats human and json only".to_owned(),
+            ));
+        }
+    };
     let seed = args.draws.seed.map_or(MUTANT_SEED, |Seed(seed)| seed);
     let mut selected = Selected::under(Rules::builtin());
     for word in &args.what {
@@ -324,7 +333,7 @@ pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, C
         cases = matrix_cases(seed);
     }
     let running = Running::default();
-    end_at_once(&running)?;
+    let interrupts = interrupt(&running)?;
     let subject = chosen_subject(&args.choice.subject, &running)?;
     if let Err(why) = runs_any(&cases, &subject) {
         unless_interrupted(&running)?;
@@ -340,19 +349,13 @@ pub(super) fn mutants(args: &RunArgs, out: &mut dyn Write) -> Result<ExitCode, C
         crate::mutant::ALL.len(),
         "mutant",
     );
-    let matrix = matrix(&cases, &subject, |name| steps.done(name));
+    interrupts.begin()?;
+    let matrix = matrix(&cases, &subject, &interrupts.stop, |name| steps.done(name));
     steps.end();
-    unless_interrupted(&running)?;
-    match args.conduct.format {
-        RunFormat::Human => matrix_human(&matrix, out)?,
-        RunFormat::Json => matrix_json(&matrix, out)?,
-        RunFormat::Concise | RunFormat::Jsonl | RunFormat::Junit => {
-            return Err(CliError::Usage(
-                "--mutants writes the formats human and json only".to_owned(),
-            ));
-        }
-    }
-    Ok(if matrix.holds() {
+    write(&matrix, out)?;
+    Ok(if matrix.left_out > 0 {
+        ExitCode::Interrupted
+    } else if matrix.holds() {
         ExitCode::Passed
     } else {
         ExitCode::Failed

@@ -7,7 +7,7 @@ use super::environment::Environment;
 use super::error::CliError;
 use super::select::{models, rules};
 use crate::case::{Case, Scheme};
-use crate::model::Model;
+use crate::model::{Model, ModelError};
 use crate::plan::{PlanError, plan, plan_under};
 use crate::report::{CITED, tensors_human};
 use crate::rule::{Condition, Finer, Granule, Rule, RuleError, Rules, Sizes, Valid};
@@ -39,12 +39,13 @@ pub(super) fn show(
     } else if let Ok(rule) = rules.get(what) {
         show_rule(rule, out)?;
     } else {
-        let rule_like = what.matches('.').count() >= 2 && !std::path::Path::new(what).exists();
-        if rule_like && !what.contains('/') {
+        let found = models(what, environment);
+        let dotted = what.matches('.').count() >= 2 && !what.contains('/');
+        if dotted && matches!(found, Err(CliError::Model(ModelError::NoModel { .. }))) {
             // Three dotted words are a rule's id: its own sentence names the nearest.
             rules.get(what)?;
         }
-        for (at, model) in models(what, environment)?.iter().enumerate() {
+        for (at, model) in found?.iter().enumerate() {
             if at > 0 {
                 writeln!(out)?;
             }

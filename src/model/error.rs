@@ -302,11 +302,19 @@ pub enum NotMoe {
         key: String,
     },
     /// Every layer is something else.
-    #[error("{key} leaves no layer with experts")]
+    #[error("{key} leaves no layer with experts{}", of_another_length(.lists))]
     NoLayer {
         /// The key that places the experts.
         key: String,
+        /// The layers that it lists and those that the config counts, where they are not as many.
+        lists: Option<(u64, u64)>,
     },
+}
+
+fn of_another_length(lists: &Option<(u64, u64)>) -> String {
+    lists.map_or(String::new(), |(listed, counted)| {
+        format!("; it lists {listed} layers, and the config counts {counted}")
+    })
 }
 
 fn hint(near: &Option<String>) -> String {

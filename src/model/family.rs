@@ -104,9 +104,16 @@ pub(super) const FAMILIES: &[Family] = &[
         ..SIGMOID
     },
     Family {
-        types: &["qwen2_moe", "qwen3_moe", "olmoe"],
-        classes: &["Qwen2Moe", "Qwen3Moe", "Olmoe"],
+        types: &["qwen2_moe", "qwen3_moe"],
+        classes: &["Qwen2Moe", "Qwen3Moe"],
         // The class default of norm_topk_prob is false.
+        renorm: false,
+        ..PLAIN
+    },
+    Family {
+        types: &["olmoe", "flex_olmo"],
+        classes: &["Olmoe", "FlexOlmo"],
+        wide: true,
         renorm: false,
         ..PLAIN
     },
@@ -174,8 +181,13 @@ pub(super) const FAMILIES: &[Family] = &[
         ..PLAIN
     },
     Family {
-        types: &["mixtral", "minimax", "minimax_text_01"],
-        classes: &["Mixtral", "MiniMaxForCausalLM", "MiniMaxText01"],
+        types: &["mixtral", "minimax", "minimax_text_01", "minimax_m1"],
+        classes: &[
+            "Mixtral",
+            "MiniMaxForCausalLM",
+            "MiniMaxText01",
+            "MiniMaxM1",
+        ],
         wide: true,
         route: Some(Route::SoftmaxRenorm),
         home: "block_sparse_moe",

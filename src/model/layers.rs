@@ -6,6 +6,7 @@ use super::doc::{Doc, shown};
 use super::error::{ModelError, NotMoe};
 use super::family::Family;
 use super::load::LAYER_LIMIT;
+use super::methods::unknown;
 use serde_json::Value;
 
 /// A model's layers by kind.
@@ -73,7 +74,10 @@ pub(super) fn read(doc: &Doc<'_>, notes: &mut Vec<String>) -> Result<Layers, Mod
     };
     let (moe, dense): (Vec<u64>, Vec<u64>) = (of(Kind::Moe), of(Kind::Dense));
     if moe.is_empty() {
-        let why = NotMoe::NoLayer { key: doc.name(key) };
+        let why = NotMoe::NoLayer {
+            key: doc.name(key),
+            lists: named.filter(|n| *n != total).map(|n| (total, n)),
+        };
         return Err(ModelError::NotMoe {
             file: doc.file.to_owned(),
             why,
@@ -130,11 +134,18 @@ fn listed(doc: &Doc<'_>) -> Result<Option<(&'static str, Vec<Kind>)>, ModelError
         limited(doc, PATTERN, pattern.len() as u64)?;
         // M: Mamba, *: attention, E: experts, -: dense MLP; | only separates.
         let kinds = pattern.chars().filter(|c| *c != '|').map(|c| match c {
-            'E' => Kind::Moe,
-            '-' => Kind::Dense,
-            _ => Kind::Other,
+            'E' => Ok(Kind::Moe),
+            '-' => Ok(Kind::Dense),
+            'M' | '*' => Ok(Kind::Other),
+            _ => Err(unknown(
+                doc,
+                PATTERN,
+                "letter of a layer",
+                &c.to_string(),
+                &["M", "*", "E", "-", "|"],
+            )),
         });
-        return Ok(Some((PATTERN, kinds.collect())));
+        return Ok(Some((PATTERN, kinds.collect::<Result<_, _>>()?)));
     }
     for key in ["mlp_layer_types", "layers_block_type"] {
         let Some(items) = doc.list(key)? else {

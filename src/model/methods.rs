@@ -74,6 +74,15 @@ pub(super) fn unknown(
 
 /// FP8 with `weight_block_size`, or per tensor without.
 pub(super) fn fp8(doc: &Doc<'_>) -> Result<Scheme, ModelError> {
+    if let Some((key, element)) = doc.word(&["fmt"])?
+        && !element.to_ascii_lowercase().contains("e4m3")
+    {
+        return Err(no_format(
+            doc,
+            key,
+            format!("fp8 of elements {}", doc::word(element)),
+        ));
+    }
     match block(doc, "weight_block_size")? {
         None => Ok(Scheme::of(WeightFormat::Fp8)),
         Some(block) => blocked(doc, "weight_block_size", block),

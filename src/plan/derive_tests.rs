@@ -1,6 +1,6 @@
 //! Tests of plans of one layer under one rule.
 
-use super::{Effect, Fit, LayerSpec, Parallel, Plan, plan_layer, spelled_rule};
+use super::{Effect, Fit, LayerSpec, Parallel, Plan, plan, plan_layer, spelled_rule};
 use crate::case::PadSpec;
 use crate::rule::Rules;
 use crate::terms::{Activation, Bias, LayerKind, Split, WeightFormat};
@@ -57,6 +57,16 @@ fn nemotron_at_tp_8_goes_from_961_to_976() {
         "{:?}",
         before.violations
     );
+}
+
+/// A spelled case that pads nothing takes what fits alone, as docs/case-line.md says of `split=error`.
+#[test]
+fn what_does_not_fit_is_refused_where_nothing_is_padded() {
+    for (pad, fit) in [("i16", Fit::Refused), ("i10", Fit::Fits)] {
+        let line = format!("h=256,i=1000,tp=4,w=bf16,pad={pad},split=error");
+        let p = plan(&line.parse().unwrap()).unwrap();
+        assert_eq!((p.fit, p.width_padded), (fit, 250), "{line}");
+    }
 }
 
 #[test]

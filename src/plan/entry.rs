@@ -8,7 +8,8 @@ use crate::case::{Case, PadSpec, Scheme};
 use crate::model::Model;
 use crate::num::Dtype;
 use crate::rule::{
-    Condition, Fills, Grade, Granule, PadValue, Rule, Rules, ScaleRule, Sizes, Status, Timing,
+    Condition, Fills, Grade, Granule, PadValue, Refusal, Rule, Rules, ScaleRule, Sizes, Status,
+    Timing, Verdict,
 };
 use crate::terms::{Bias, LayerKind, Split, WeightFormat};
 
@@ -86,6 +87,15 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
     // Block scales and INT4 groups may be repeated on a finer grid without loss (facts V9, S23);
     // MX and NVFP4 groups are fixed by the format.
     let refine = !weight.grid_is_fixed();
+    let width = spec.intermediate;
+    let misfit = (spec.split == Split::Error && width > 1).then(|| Refusal {
+        when: Condition {
+            width_not_multiple: Some(width),
+            ..Condition::default()
+        },
+        verdict: Verdict::Refused,
+        why: format!("the case pads nothing, and takes multiples of {width} alone"),
+    });
     Ok(Rule {
         id: "spelled".to_owned(),
         stack: "spelled".to_owned(),
@@ -134,7 +144,7 @@ pub fn spelled_rule(spec: &PadSpec, weight: WeightFormat) -> Result<Rule, PlanEr
         stride: None,
         valid: Vec::new(),
         w2_bias: None,
-        refuse: Vec::new(),
+        refuse: misfit.into_iter().collect(),
         limits: Vec::new(),
         notes: Vec::new(),
     })

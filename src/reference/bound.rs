@@ -205,14 +205,15 @@ pub(super) fn rounding(rounds: Roundings, top_k: Option<u64>) -> f64 {
     if n < 1.0 { n / (1.0 - n) } else { 1e100 }
 }
 
-/// Step 3: the bound on `a b` from values, bounds on the changes of both, and the magnitude on
-/// which evaluating `a` is relative; `rounded` when `a` is rounded to bf16 first.
+/// Step 3: the bound on a gate from that on its change and the magnitude on which evaluating it is relative.
 #[inline]
-pub(super) fn product(a: f64, da: f64, scale: f64, b: f64, db: f64, rounded: bool) -> f64 {
-    let mut da = da + EVALUATION * U * (scale + da);
-    if rounded {
-        da += U_BF16 * (a.abs() + da);
-    }
+pub(super) fn evaluated(da: f64, scale: f64) -> f64 {
+    da + EVALUATION * U * (scale + da)
+}
+
+/// Step 3: the bound on `a b` from values, and bounds on the errors of both.
+#[inline]
+pub(super) fn product(a: f64, da: f64, b: f64, db: f64) -> f64 {
     let (a, b) = (a.abs(), b.abs());
     da * (b + db) + a * db + 4.0 * U * (a + da) * (b + db) + FLUSH * (1.0 + a + b)
 }

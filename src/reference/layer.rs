@@ -404,9 +404,14 @@ impl<'a> Layer<'a> {
         for j in 0..i {
             let (g, eg) = row(j);
             let (a, da) = gate_and_change(act, g, eg);
-            if self.rounds.has(Rounded::Gate) {
-                sums.exact = sums.exact && quantise::keeps_bf16(&[a]);
-            }
+            let da = bound::evaluated(da, gate_scale(act, g, a));
+            let (a, da) = match round_gate {
+                true => {
+                    sums.exact = sums.exact && quantise::keeps_bf16(&[a]);
+                    quantise::round_bf16(a, da)
+                }
+                false => (a, da),
+            };
             let (b, db) = if act.gated() {
                 let (u, eu) = row(i + j);
                 let b = up(act, u);
@@ -415,10 +420,7 @@ impl<'a> Layer<'a> {
                 (1.0, 0.0)
             };
             scratch.mid.push(a * b);
-            let scale = gate_scale(act, g, a);
-            scratch
-                .dmid
-                .push(bound::product(a, da, scale, b, db, round_gate));
+            scratch.dmid.push(bound::product(a, da, b, db));
         }
         let start = scratch.mid.len() - i;
         scratch.mid.resize(start + whole(i), 0.0);

@@ -62,6 +62,13 @@ pub fn matrix_human(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
         };
         writeln!(out, "{property} is not run here: it needs {who}")?;
     }
+    if matrix.left_out > 0 {
+        let left = plural(matrix.left_out as u64, "mutant");
+        writeln!(
+            out,
+            "interrupted: {left} left out; no property is called idle"
+        )?;
+    }
     let caught = matrix.rows.len() - matrix.uncaught.len();
     writeln!(
         out,
@@ -84,6 +91,7 @@ pub fn matrix_json(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
         "uncaught": matrix.uncaught,
         "idle": matrix.idle,
         "not_run": matrix.not_run,
+        "left_out": matrix.left_out,
     });
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)

@@ -21,12 +21,22 @@ pub fn orders_human(subject: &str, found: &Orders, out: &mut dyn Write) -> io::R
         .named
         .map_or("no order with a name".to_owned(), |name| name.to_string());
     writeln!(out, "  order       {name}")?;
-    writeln!(out, "  {n:<10}  {}", found.bare.tree.describe())?;
+    let [bare, wider] = found.sizes;
+    let of = |n: u64, size: u64| match n == size {
+        true => n.to_string(),
+        false => format!("{n} in {size}"),
+    };
+    writeln!(out, "  {:<10}  {}", of(n, bare), found.bare.tree.describe())?;
     let mut probes = found.bare.probes;
     if let Some(padded) = &found.padded {
         probes += padded.probes;
-        let to = format!("-> {}", setup.padded);
+        let to = format!("-> {wider}");
         match found.moved {
+            None if bare == wider => writeln!(
+                out,
+                "  {to:<10}  nothing is padded: {} asks for {bare} of both {n} and {}",
+                setup.weights, setup.padded
+            )?,
             None => {
                 writeln!(out, "  {to:<10}  the same")?;
                 writeln!(

@@ -9,6 +9,7 @@ use crate::plan::plan;
 use crate::property::ALL;
 use crate::subject::{SkipReason, SubjectChoice};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Cases after which a property that does not claim a mutant gives up on it.
 const OTHERS: u64 = 16;
@@ -24,6 +25,8 @@ pub struct Matrix {
     pub idle: Vec<&'static str>,
     /// Properties that this subject cannot be asked.
     pub not_run: Vec<&'static str>,
+    /// Mutants that an interrupt left out: of what was asked alone nothing is called uncaught or idle.
+    pub left_out: usize,
 }
 
 impl Matrix {
@@ -52,21 +55,27 @@ pub fn runs_any(cases: &[Case], choice: &SubjectChoice) -> Result<(), SkipReason
     Err(first.unwrap_or_else(|| SkipReason::Inapplicable("none can be planned".to_owned())))
 }
 
-/// Tries every mutant on the given cases, with the chosen subject; tells each that is done to `done`.
+/// Tries every mutant on the given cases, with the chosen subject, until `stop` is set; tells each that is done to
+/// `done`. What was running when it was set is left out: an interrupt ends a subject in its midst.
 ///
 /// The CPU subject takes every plan: a claim for which nothing could be planted is not met then. Of
 /// another one that is only said by the cell.
 pub fn matrix(
     cases: &[Case],
     subject: &SubjectChoice,
+    stop: &AtomicBool,
     done: impl Fn(&'static str) + Sync,
 ) -> Matrix {
+    let stopped = || stop.load(Ordering::Relaxed);
     let mut rows: Vec<Row> = mutant::ALL
         .par_iter()
-        .map(|mutant| {
+        .filter_map(|mutant| {
+            if stopped() {
+                return None;
+            }
             let row = row(mutant, cases, OTHERS, subject.subject().as_mut());
             done(mutant.name);
-            row
+            (!stopped()).then_some(row)
         })
         .collect();
     let takes_all = matches!(subject, SubjectChoice::Cpu);
@@ -81,14 +90,20 @@ pub fn matrix(
         }
     }
     let missed = |row: &&Row| !row.cells.iter().any(|cell| matches!(cell, Cell::Caught(_)));
+    let left_out = mutant::ALL.len() - rows.len();
+    let idle = match (left_out, takes_all) {
+        (0, true) => idle(&rows),
+        (0, false) => idle_but(&rows, |_| true),
+        _ => Vec::new(),
+    };
     Matrix {
         uncaught: rows.iter().filter(missed).map(|row| row.mutant).collect(),
-        idle: if takes_all {
-            idle(&rows)
-        } else {
-            idle_but(&rows, |_| true)
+        idle,
+        not_run: match left_out {
+            0 => not_run(&rows),
+            _ => Vec::new(),
         },
-        not_run: not_run(&rows),
         rows,
+        left_out,
     }
 }

@@ -113,7 +113,7 @@ pub enum RevealError<E> {
     },
     /// Counts that no tree of additions gives.
     #[error(
-        "products {first} and {second} meet in a sum of {actual}, where the others leave {wanted}: no tree of additions"
+        "products {first} and {second} meet in a sum of {actual}, where the others leave {wanted}: no tree of additions, or one of exact adders of many terms, which swallow nothing"
     )]
     NoTree {
         /// One product.

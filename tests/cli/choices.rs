@@ -2,6 +2,21 @@
 
 use crate::cli::{Folder, ends, padproof, refused, text};
 
+/// Names of models have dots too, and are no rules' ids for that.
+#[test]
+fn names_with_dots_are_shown() {
+    let all = padproof::model::builtin().iter();
+    let dotted: Vec<&str> = all
+        .map(|m| m.name.as_str())
+        .filter(|name| name.matches('.').count() >= 2)
+        .collect();
+    assert!(!dotted.is_empty());
+    for name in dotted {
+        let shown = text(&ends(&["show", name], 0).stdout);
+        assert!(shown.contains(name), "{name}: {shown}");
+    }
+}
+
 #[test]
 fn another_version_is_planned_by_the_rule_that_held_then_or_left_open() {
     let plan = |more: &[&str]| {

@@ -24,6 +24,12 @@ def silu(x):
     return x * logistic(x)
 
 
+def bf16(x):
+    """To bfloat16, ties to even; none of these is subnormal."""
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(round(mantissa * 256), exponent - 8)
+
+
 def gelu(x):
     return x * (1 + math.erf(x / math.sqrt(2))) / 2
 
@@ -44,7 +50,7 @@ def powlu(g):
 
 GATED = {
     "swiglu": lambda g, u: silu(g) * u,
-    "swiglu-rounded": lambda g, u: silu(g) * u,
+    "swiglu-rounded": lambda g, u: bf16(silu(g)) * u,
     "geglu": lambda g, u: gelu(g) * u,
     "geglu-tanh": lambda g, u: gelu_tanh(g) * u,
     "swigluoai": lambda g, u: min(g, 7) * logistic(f32(1.702) * min(g, 7)) * (clamp(u, -7, 7) + 1),

@@ -1,6 +1,7 @@
 """The plain layer of python/subjects/numpy_moe.py, stages shown, with one fault planted: its argument says which. Rows are those of
 facts/upstream-padding.md 3.2 unless another file is named."""
 
+import mmap
 import os
 import re
 import sys
@@ -105,6 +106,9 @@ def forward(layer):
         sys.exit("out of luck")
     if FAULT == "leak":
         KEPT.append(np.ones(1 << 17, np.uint8))
+    if FAULT == "leak-shared":
+        KEPT.append(mmap.mmap(-1, 1 << 17))
+        KEPT[-1][:] = bytes(1 << 17)
     if FAULT == "cache":  # no fault: what is kept for a case is there when it comes again
         CACHE.setdefault(layer.case, np.ones(1 << 17, np.uint8))
     if FAULT == "e8m0-bias-125":  # M31

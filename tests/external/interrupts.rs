@@ -156,6 +156,24 @@ fn one_interrupt_ends_a_run_whose_subject_hangs_and_leaves_the_report() {
 }
 
 #[test]
+fn one_interrupt_ends_planting_and_leaves_what_was_judged() {
+    let words = ["run", "--mutants", CASE, "--format", "json"];
+    let Some(asked) = asked("hang-with-a-child", &words) else {
+        return;
+    };
+    asked.signal("-INT");
+    let out = asked.end();
+    assert_eq!(out.status.code(), Some(130));
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let judged = report["mutants"].as_array().unwrap().len();
+    let left_out = usize::try_from(report["left_out"].as_u64().unwrap()).unwrap();
+    assert_eq!(judged + left_out, padproof::mutant::ALL.len());
+    assert!(left_out > 0 && report["idle"] == serde_json::json!([]));
+    let said = text(&out.stderr);
+    assert!(said.contains("interrupted: the report holds"), "{said}");
+}
+
+#[test]
 fn only_random_cases_have_a_place_to_go_on_from() {
     let folder = tempfile::tempdir().unwrap();
     let lines = folder.path().join("lines.txt");

@@ -28,7 +28,7 @@ fn the_function_shown_is_a_subject() {
     for shown in commands {
         let (words, subject) = shown.split_once(" --subject '").unwrap();
         assert_eq!(subject, "venv/bin/python my_kernel.py'");
-        let words = words.replace("-n 1000", "-n 60 --profile small");
+        let words = words.replace("smoke boundary -n 1000", "-n 60 --profile small");
         let mut words: Vec<&str> = words.split(' ').collect();
         words.extend(["--subject", &command]);
         let said = text(&padproof(&words).stdout);

@@ -31,6 +31,26 @@ fn an_activation_with_another_limit_is_another_function() {
     );
 }
 
+/// Their configs have no key of an expert's width alone.
+#[test]
+fn families_whose_only_width_is_the_experts_are_read() {
+    for (kind, class, route) in [
+        ("olmoe", "OlmoeForCausalLM", Route::Softmax),
+        ("flex_olmo", "FlexOlmoForCausalLM", Route::Softmax),
+        ("minimax_m1", "MiniMaxM1ForCausalLM", Route::SoftmaxRenorm),
+    ] {
+        for gone in ["model_type", "architectures"] {
+            let mut changes = json!({
+                "model_type": kind, "architectures": [class], "moe_intermediate_size": "gone",
+                "intermediate_size": 1024, "norm_topk_prob": "gone",
+            });
+            changes[gone] = json!("gone");
+            let m = changed(changes).unwrap();
+            assert_eq!((m.intermediate, m.route), (1024, route), "{kind}");
+        }
+    }
+}
+
 #[test]
 fn other_families_are_read_by_their_keys() {
     let m = changed(json!({
@@ -70,6 +90,16 @@ fn layers_without_experts_are_counted() {
         &[
             "not a Mixture-of-Experts model",
             "hybrid_override_pattern leaves no layer",
+        ],
+    );
+    refused(
+        json!({"hybrid_override_pattern": "MEX"}),
+        &["hybrid_override_pattern", "letter of a layer `X`"],
+    );
+    refused(
+        json!({"moe_layer_freq": [0, 0, 0]}),
+        &[
+            "moe_layer_freq leaves no layer with experts; it lists 3 layers, and the config counts 2",
         ],
     );
     refused(

@@ -220,6 +220,10 @@ fn a_quantisation_without_a_format_is_refused() {
         "fp8 with blocks of 128x96",
     );
     refused(
+        json!({"quant_method": "fp8", "fmt": "e5m2"}),
+        "fp8 of elements e5m2",
+    );
+    refused(
         json!({"quant_method": "fp8", "weight_block_size": 128}),
         "weight_block_size is 128",
     );

@@ -310,6 +310,27 @@ fn every_order_stays_within_the_bound() {
     assert!(worst > 0.02, "largest error is {worst} of its bound");
 }
 
+/// facts/upstream-padding.md 2.1, row silu_rounded: the layer itself rounds, so a subject that does not is wrong.
+#[test]
+fn a_gate_that_is_not_rounded_breaks_the_bound_of_one_that_is() {
+    for act in ["swiglu", "swiglu-rounded"] {
+        let case = case(&format!("t=8,h=64,i=70,act={act},fill=wild,seed=7"));
+        let rounded = Case {
+            act: Activation::SwigluRounded,
+            ..case.clone()
+        };
+        let logical = fill(&rounded).unwrap();
+        let wanted = run(&rounded, &logical);
+        let got = output(&case, single::layer(&case, &logical, Order::Forward, false));
+        let bound = Bound::Derived {
+            limits: &wanted.bound,
+            derivation: Reference::DERIVATION.into(),
+        };
+        let agrees = compare(&wanted.values, &got, &bound).agree;
+        assert_eq!(agrees, act == "swiglu-rounded", "{act}");
+    }
+}
+
 #[test]
 fn a_forgotten_channel_breaks_the_bound() {
     let (mut caught, mut wild) = (0, 0);

@@ -3,7 +3,7 @@
 //! Outputs are read in units that the subject itself gives for a single product, so that no
 //! activation's formula is needed. It must not know trees. Layer 5.
 
-use super::carrier::{Row, Setup};
+use super::carrier::{Axis, Row, Setup};
 use crate::case::Case;
 use crate::layout::{LayoutError, PackedInputs, pack_layer};
 use crate::plan::{Plan, PlanError, plan};
@@ -85,6 +85,15 @@ const OFF: f64 = 0.125;
 const BYTES_MAX: u64 = 1 << 30;
 
 impl<'s> BlackBox<'s> {
+    /// The size of the axis whose sums are asked for, padding included: blocks of scales and orders of rows ask for
+    /// some without being told.
+    pub fn size(&self) -> u64 {
+        match self.setup.axis {
+            Axis::Intermediate => self.plan.width_padded,
+            Axis::Hidden => self.plan.hidden_padded,
+        }
+    }
+
     /// Finds a layer that the subject takes, and reads its units.
     ///
     /// # Errors

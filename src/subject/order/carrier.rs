@@ -8,9 +8,10 @@
 
 use crate::case::{Case, PadSpec, Scheme};
 use crate::num::{Dtype, Encode};
+use crate::plan::storage_granule;
 use crate::schedule::Probe;
 use crate::tensor::{Logical, RouterInput, Tensor};
-use crate::terms::{Activation, Extent, Order, Route, WeightFormat};
+use crate::terms::{Activation, Extent, Order, Route, Stores, WeightFormat};
 use std::fmt;
 
 /// Which sums are looked at.
@@ -112,10 +113,21 @@ impl Setup {
 
     /// A layer of these sizes.
     pub(super) fn case(&self, act: Activation, order: Order, route: Route, granule: u64) -> Case {
-        // A granule of the padded size itself: one multiple of it is the next from any n below.
-        let granule_of = |n: u64, padded: u64| if padded > n { padded } else { 1 };
-        let own = granule_of(self.n, self.padded);
-        let other = granule_of(self.rows, self.rows_padded);
+        // A granule of the padded size itself, in whole blocks of scales: one multiple of it is the next from any
+        // n below, and the plan widens it no further.
+        let blocks = storage_granule(self.weights, Stores::LINEAR);
+        // Both are powers of two.
+        let turns = blocks.max(order.interleave());
+        let granule_of = |n: u64, padded: u64, step: u64| match padded > n {
+            true => padded.next_multiple_of(step),
+            false => 1,
+        };
+        let (mine, others) = match self.axis {
+            Axis::Intermediate => (turns, blocks),
+            Axis::Hidden => (blocks, turns),
+        };
+        let own = granule_of(self.n, self.padded, mine);
+        let other = granule_of(self.rows, self.rows_padded, others);
         let (h, i, pads) = match (self.axis, self.by_input()) {
             (Axis::Intermediate, false) => (self.rows, self.n, (other, own)),
             // A column for each product, and one that the gate reads.

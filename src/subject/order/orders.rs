@@ -21,6 +21,8 @@ pub struct Orders {
     pub moved: Option<Moved>,
     /// The name that fits both.
     pub named: Option<Schedule>,
+    /// The sizes that were run, bare and padded (elements): blocks of scales ask for whole ones.
+    pub sizes: [u64; 2],
     /// Layers run.
     pub runs: usize,
 }
@@ -35,21 +37,21 @@ pub fn orders(subject: &mut dyn Subject, setup: Setup) -> Result<Orders, RevealE
     let mut found = |setup: Setup| {
         let mut asked = BlackBox::new(&mut *subject, setup).map_err(RevealError::Box)?;
         let found = reveal(n, &mut asked)?;
-        Ok((found, asked.case().clone(), asked.runs))
+        Ok((found, asked.case().clone(), asked.size(), asked.runs))
     };
-    let (bare, case, mut runs) = found(Setup {
+    let (bare, case, wide, mut runs) = found(Setup {
         padded: setup.n,
         rows_padded: setup.rows,
         ..setup
     })?;
-    let mut padded = None;
+    let (mut padded, mut wider) = (None, wide);
     if setup.padded > setup.n || setup.rows_padded > setup.rows {
-        let (found, _, more) = found(setup)?;
-        runs += more;
+        let (found, _, wide, more) = found(setup)?;
+        (runs, wider) = (runs + more, wide);
         padded = Some(found);
     }
-    let mut trees = vec![(&bare.tree, n)];
-    trees.extend(padded.as_ref().map(|p| (&p.tree, size(setup.padded))));
+    let mut trees = vec![(&bare.tree, size(wide))];
+    trees.extend(padded.as_ref().map(|p| (&p.tree, size(wider))));
     let named = Schedule::of(&trees);
     let moved = padded.as_ref().and_then(|p| bare.tree.moved(&p.tree));
     Ok(Orders {
@@ -59,6 +61,7 @@ pub fn orders(subject: &mut dyn Subject, setup: Setup) -> Result<Orders, RevealE
         padded,
         moved,
         named,
+        sizes: [wide, wider],
         runs,
     })
 }

@@ -108,7 +108,7 @@ pub(super) fn confirmed(growth: Growth, readings: &[u64]) -> bool {
 const BELOW: usize = 64;
 
 /// Resident bytes of a process and of those that it started, pages of files left out, which they may share (Linux:
-/// `RssAnon` of /proc/PID/status, /proc/PID/task/TID/children).
+/// `RssAnon` and `RssShmem` of /proc/PID/status, /proc/PID/task/TID/children).
 pub(super) fn resident(pid: u32) -> Option<u64> {
     let mut all = vec![pid];
     let mut sum = own(pid)?;
@@ -128,9 +128,12 @@ pub(super) fn resident(pid: u32) -> Option<u64> {
 
 fn own(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
+    let bytes = |key: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(key))?;
+        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kilobytes.checked_mul(1024)
+    };
+    bytes("RssAnon:")?.checked_add(bytes("RssShmem:").unwrap_or(0))
 }
 
 /// The processes that a process's threads started; none where the system does not tell.
