@@ -15,6 +15,9 @@ use crate::plan::{Plan, Role};
 use crate::terms::Storage;
 use std::collections::BTreeSet;
 
+/// The longest axis that is looked at, in sums of the layer's own two.
+const GROWN_MAX: usize = 8;
+
 /// What tensors of another size say: by the number of bytes, else by their elements too.
 ///
 /// # Errors
@@ -96,7 +99,10 @@ fn is_grown(
         && channels > 0
         && each * experts.len() == codes
         && each.is_multiple_of(channels)
-        && each / channels > hidden;
+        && each / channels > hidden
+        // A file may claim any size: an expert is held whole below.
+        && each / channels <= GROWN_MAX * (hidden + channels)
+        && (each * map.grid.bits).is_multiple_of(8);
     if !fits {
         return Ok(false);
     }

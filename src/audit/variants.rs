@@ -78,24 +78,27 @@ impl Variants {
                 Some(all)
             }
             Stage::Bytes(change) => {
-                // Where anything may stand in padding, a look at it marked says most.
-                let looked = match padding {
-                    Padding::Inert => 0,
-                    Padding::Any => 1,
-                };
                 let mut all = self.clone();
-                let mut applies = change(plan, &mut all.0[looked]);
-                let of = |held: &Held<'_>| {
-                    all.0[looked]
-                        .ranks
-                        .get(held.stored.rank)?
-                        .get(held.stored.role)
+                let applies = change(plan, &mut all.0[0]);
+                // Where anything may stand in padding, what is marked tells where that is.
+                let looked = match padding {
+                    Padding::Inert => 1,
+                    Padding::Any => 2,
                 };
-                let fits = |held: &&Held<'_>| of(held).is_some_and(|t| may_be(t, held, padding));
+                for packed in &mut all.0[1..looked] {
+                    change(plan, packed);
+                }
+                let of = |n: usize, held: &Held<'_>| {
+                    let rank = all.0[n].ranks.get(held.stored.rank)?;
+                    rank.get(held.stored.role)
+                };
+                let fits = |held: &&Held<'_>| {
+                    let marked = of(1, held).filter(|_| padding == Padding::Any);
+                    of(0, held).is_some_and(|made| may_be(made, held, marked))
+                };
                 open.iter().all(fits).then_some(())?;
-                for n in (0..all.0.len()).filter(|n| *n != looked) {
-                    let changed = change(plan, &mut all.0[n]);
-                    applies = if n == 0 { changed } else { applies };
+                for packed in &mut all.0[looked..] {
+                    change(plan, packed);
                 }
                 applies.then_some(all)
             }
@@ -126,12 +129,10 @@ impl Variants {
             let (role, source) = (held.stored.role, logical_of(logical, held.stored.role)?);
             let map = map(wrong, role, held.stored.rank).ok()?;
             (source.bytes().len() == map.logical_bytes()).then_some(())?;
-            let code = match padding {
-                Padding::Inert => pad_code(wrong, role),
-                Padding::Any => mark(map.dtype),
-            };
-            let tensor = pack(&map, role.name(), source, code);
-            may_be(&tensor, held, padding).then_some(())?;
+            let made = pack(&map, role.name(), source, pad_code(wrong, role));
+            let marked =
+                (padding == Padding::Any).then(|| pack(&map, role.name(), source, mark(map.dtype)));
+            may_be(&made, held, marked.as_ref()).then_some(())?;
         }
         Variants::of(wrong, logical)
     }
@@ -311,27 +312,27 @@ impl Variants {
     }
 }
 
-/// Whether a tensor may be this one, but for places that may be padding: a look that costs little. Where
-/// anything may stand in padding, `packed` has it marked.
-fn may_be(packed: &Tensor, held: &Held<'_>, padding: Padding) -> bool {
-    let (grid, rule, bytes) = (held.map.grid, &held.inert, packed.bytes());
-    if bytes.len() != held.bytes.len() {
+/// Whether a tensor may be this one, but for places that may be padding: a look that costs little. `marked` is the
+/// same with other codes in its padding, where anything may stand there.
+fn may_be(made: &Tensor, held: &Held<'_>, marked: Option<&Tensor>) -> bool {
+    let (grid, rule, bytes) = (held.map.grid, &held.inert, made.bytes());
+    let marked = marked.map(Tensor::bytes);
+    if bytes.len() != held.bytes.len() || marked.is_some_and(|m| m.len() != bytes.len()) {
         return false;
     }
     // Where storage may hold anything, so may every place of that tensor; and what it alone adds is not marked.
     let [_, rows, cols] = held.map.shape();
-    let unmarked = padding == Padding::Any && (grid.rows, grid.cols) != (rows, cols);
+    let unmarked = marked.is_some() && (grid.rows, grid.cols) != (rows, cols);
     if grid.storage.pad_code().is_none() || unmarked {
         return true;
     }
-    let pad = mark(held.map.dtype);
     differing(grid, bytes, &held.bytes).all(|n| {
         let at = grid.address(n);
         let (wanted, actual) = (grid.read(bytes, at), grid.read(&held.bytes, at));
         wanted == actual
-            || match padding {
-                Padding::Any => wanted == pad,
-                Padding::Inert => !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN),
+            || match marked {
+                Some(marked) => grid.read(marked, at) != wanted,
+                None => !matches!(rule.judge(actual), Judgement::Loud | Judgement::NaN),
             }
     })
 }

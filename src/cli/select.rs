@@ -57,7 +57,6 @@ fn named(given: &str, model: Model) -> Model {
 }
 
 /// The folder of a repository's configuration files.
-
 #[cfg(feature = "hub")]
 fn elsewhere(
     given: &str,

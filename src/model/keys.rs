@@ -142,24 +142,28 @@ pub(super) fn unpaddable(
     root: &Doc<'_>,
     family: &Family,
     width: (&str, Option<&str>),
-) -> Result<Option<String>, ModelError> {
+) -> Option<String> {
     if root.map.contains_key(PADDED) {
-        return Ok(Some(format!("it was padded before, as `{PADDED}` says")));
+        return Some(format!("it was padded before, as `{PADDED}` says"));
     }
     if let Some(why) = family.unpaddable() {
-        return Ok(Some(why));
+        return Some(why);
     }
-    let keys = of_root(root)?;
+    // A plan has no use for some of the keys that a padding would change.
+    let keys = match of_root(root) {
+        Ok(keys) => keys,
+        Err(error) => return Some(error.to_string()),
+    };
     let said = |key: &WidthKey| format!("{}={}", key.path.join("."), key.value);
     if let Some((key, first)) = torn(&keys) {
         let (key, first) = (said(key), said(first));
-        return Ok(Some(format!("{key} and {first} differ")));
+        return Some(format!("{key} and {first} differ"));
     }
     if let Some(stray) = strays_of(root.map, &keys, PADDED).first() {
-        return Ok(Some(format!("{stray} says a width of experts as well")));
+        return Some(format!("{stray} says a width of experts as well"));
     }
     let (own, dense) = width;
-    Ok((Some(own) == dense).then(|| format!("{own} is the width of its dense layers too")))
+    (Some(own) == dense).then(|| format!("{own} is the width of its dense layers too"))
 }
 
 /// Nesting is bounded by the parser.

@@ -333,7 +333,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<
         kv_heads: doc.perhaps(&["num_key_value_heads", "attn_config.kv_n_heads"])?,
         vocab: doc.perhaps(&["vocab_size"])?,
         quant,
-        unpaddable: keys::unpaddable(&root, &family, (width_key, dense_key))?,
+        unpaddable: keys::unpaddable(&root, &family, (width_key, dense_key)),
         notes,
     })
 }

@@ -27,9 +27,9 @@
 //!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
 //! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
 //!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
-//! 6. Where the input, the first projection or the intermediate is declared to be rounded to bf16
-//!    (u' = 2^-8), the reference rounds too, and the error becomes what the ends of its interval round
-//!    to (`quantise::round_bf16`); the gate's rounding adds u' of it. After the second projection n roundings add
+//! 6. Where the input, the first projection, the gate (of `swiglu-rounded` always) or the intermediate is declared to
+//!    be rounded to bf16 (u' = 2^-8), the reference rounds too, and the error becomes what the ends of its interval
+//!    round to (`quantise::round_bf16`). After the second projection n roundings add
 //!    r = n u' / (1 - n u') of the sizes that are added: |v (z + b)|, or |v| (sum_j |w_rj| (|h_j| + eh_j) + |b_r|)
 //!    where each rank rounds its share.
 //! 7. The reference's own rounding, n 2^-53 relative, is below u, of which the extra roundings hold one more than

@@ -25,7 +25,7 @@ pub struct Matrix {
     pub idle: Vec<&'static str>,
     /// Properties that this subject cannot be asked.
     pub not_run: Vec<&'static str>,
-    /// Mutants that an interrupt left out: of what was asked alone nothing is called uncaught or idle.
+    /// Mutants that an interrupt left out: of what was asked alone no property is called idle or not run.
     pub left_out: usize,
 }
 

@@ -75,6 +75,8 @@ pub(crate) enum Slip {
     BiasTailPad,
     BiasEverywhere,
     E8m0Bias,
+    /// The same, and dirt in the padding of w13.
+    E8m0BiasAndDirty,
     LastRankEmpty,
     /// The first rank's weights, scales and biases zero; or the last one's weights zero and its scales one.
     FirstRankCleared,
@@ -215,7 +217,7 @@ impl Loader<'_> {
         };
         let weights = matches!(role, Role::W13 | Role::W2);
         match self.slip {
-            DirtyW13 | SwappedAndDirty if role == Role::W13 => dirt,
+            DirtyW13 | SwappedAndDirty | E8m0BiasAndDirty if role == Role::W13 => dirt,
             DirtyW2 if role == Role::W2 => dirt,
             Uninitialised if weights => match (place % 7, dtype.nan_code()) {
                 (0, Some(nan)) => nan,
@@ -229,6 +231,12 @@ impl Loader<'_> {
             BiasDirty if role == Role::W13Bias => dirt,
             _ => clean,
         }
+    }
+
+    /// Whether scales are written with another bias.
+    fn shifts(&self, role: Role) -> bool {
+        matches!(self.slip, Slip::E8m0Bias | Slip::E8m0BiasAndDirty)
+            && self.dtype(role) == Dtype::E8m0
     }
 
     /// First channel of a rank.
@@ -502,7 +510,7 @@ impl Loader<'_> {
             return self.tiles(matrix);
         }
         let wide = n(bits) / 8;
-        let shift = self.slip == Slip::E8m0Bias && self.dtype(role) == Dtype::E8m0;
+        let shift = self.shifts(role);
         let code = |c: &u32| if shift { c.saturating_sub(2) } else { *c };
         matrix
             .codes
@@ -526,7 +534,7 @@ impl Loader<'_> {
                     _ => tile + (r % 32) * 16 + (r % 128) / 32 * 4 + c % 4,
                 };
                 let code = matrix.at(r, c);
-                let shift = self.slip == Slip::E8m0Bias && self.dtype(Role::W2Scale) == Dtype::E8m0;
+                let shift = self.shifts(Role::W2Scale);
                 bytes[at] = if shift { code.saturating_sub(2) } else { code }.to_le_bytes()[0];
             }
         }

@@ -9,6 +9,7 @@ use crate::checkpoint::plain::Slip::{self, *};
 use padproof::audit::{Audit, Diagnosis, audit_files, diagnose};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
+use padproof::num::Dtype;
 use padproof::plan::{Plan, plan};
 use padproof::tensor::Logical;
 use rayon::prelude::*;
@@ -242,6 +243,11 @@ const NAMES: &[(Slip, &str, &[&str])] = &[
     (FusedCut, "fused rows cut as one axis", &["fused-cut-whole"]),
     (E8m0Bias, "E8M0 bias 125", &["e8m0-bias-125"]),
     (
+        E8m0BiasAndDirty,
+        "E8M0 bias 125, and a dirty pad",
+        &["e8m0-bias-125", "w13-tail-dirty"],
+    ),
+    (
         SwappedAndDirty,
         "order, and a dirty pad",
         &["halves-swapped", "w13-tail-dirty"],
@@ -411,7 +417,9 @@ impl Files {
         }
         for (row, &(slip, _, wanted)) in NAMES.iter().enumerate() {
             // Without a gate there is no order; tiles are filled up, as far as padding would be.
+            let e8m0 = case.w.scale().is_some_and(|grid| grid.dtype == Dtype::E8m0);
             let nothing = matches!(slip, SwappedAndDirty | SwappedInOne) && !gated
+                || slip == E8m0BiasAndDirty && !e8m0
                 || matches!(slip, Unpadded | ScalesUnpadded) && tiled;
             // What costs most, or is alike everywhere, in one family of each line.
             let few = matches!(

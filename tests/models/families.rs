@@ -31,6 +31,18 @@ fn an_activation_with_another_limit_is_another_function() {
     );
 }
 
+/// A key that a padding would have to change, and that no plan looks at.
+#[test]
+fn an_odd_key_beside_the_widths_hinders_no_plan() {
+    let text = json!({
+        "model_type": "qwen3_moe", "moe_intermediate_size": "auto",
+        "text_config": serde_json::from_str::<Value>(&crate::models::config(json!({}))).unwrap(),
+    });
+    let m = parse(&text.to_string(), "config.json", None).unwrap();
+    assert_eq!(m.intermediate, 768);
+    assert!(m.unpaddable.is_some());
+}
+
 /// Their configs have no key of an expert's width alone.
 #[test]
 fn families_whose_only_width_is_the_experts_are_read() {

@@ -107,11 +107,11 @@ pub(super) fn confirmed(growth: Growth, readings: &[u64]) -> bool {
 /// Processes below one that are looked at: a launcher's program and its workers.
 const BELOW: usize = 64;
 
-/// Resident bytes of a process and of those that it started, pages of files left out, which they may share (Linux:
-/// `RssAnon` and `RssShmem` of /proc/PID/status, /proc/PID/task/TID/children).
+/// Resident bytes of a process and of those that it started, pages of files left out; of shared memory the most that
+/// one of them has, since all may have the same (Linux: `RssAnon` and `RssShmem` of /proc/PID/status, /proc/PID/task/TID/children).
 pub(super) fn resident(pid: u32) -> Option<u64> {
     let mut all = vec![pid];
-    let mut sum = own(pid)?;
+    let (mut sum, mut shared) = own(pid)?;
     let mut at = 0;
     while at < all.len() {
         let started = children(all[at]);
@@ -119,21 +119,24 @@ pub(super) fn resident(pid: u32) -> Option<u64> {
         for child in started {
             if all.len() < BELOW && !all.contains(&child) {
                 all.push(child);
-                sum = sum.saturating_add(own(child).unwrap_or(0));
+                let (anonymous, common) = own(child).unwrap_or((0, 0));
+                sum = sum.saturating_add(anonymous);
+                shared = shared.max(common);
             }
         }
     }
-    Some(sum)
+    Some(sum.saturating_add(shared))
 }
 
-fn own(pid: u32) -> Option<u64> {
+/// Bytes of its own and of shared memory.
+fn own(pid: u32) -> Option<(u64, u64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let bytes = |key: &str| {
         let line = status.lines().find_map(|l| l.strip_prefix(key))?;
         let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         kilobytes.checked_mul(1024)
     };
-    bytes("RssAnon:")?.checked_add(bytes("RssShmem:").unwrap_or(0))
+    Some((bytes("RssAnon:")?, bytes("RssShmem:").unwrap_or(0)))
 }
 
 /// The processes that a process's threads started; none where the system does not tell.
