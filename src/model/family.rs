@@ -45,6 +45,9 @@ pub(super) struct Family {
     pub(super) oai: bool,
     /// Whether sizes may be lists with one value per layer.
     pub(super) lists: bool,
+    /// Whether `intermediate_size` is the expert's width beside a key of its own too: some readers take one, some
+    /// the other.
+    pub(super) twice: bool,
     /// How its experts' tensors are named or lie in its checkpoints, where `checkpoint` does not read them so.
     pub(super) unread: Option<&'static str>,
     /// What the vocabulary cannot say about the router.
@@ -66,6 +69,7 @@ const PLAIN: Family = Family {
     parallel: false,
     oai: false,
     lists: false,
+    twice: false,
     unread: None,
     note: None,
 };
@@ -321,7 +325,10 @@ pub(super) const FAMILIES: &[Family] = &[
         classes: &["LongcatFlash"],
         bias: true,
         renorm: false,
-        note: Some("identity experts (zero_expert_num) are left out: they have no weights"),
+        parallel: true,
+        note: Some(
+            "identity experts (zero_expert_num) are left out: they have no weights; of the two dense MLPs beside the experts of each layer one is counted",
+        ),
         ..PLAIN
     },
     Family {
@@ -329,6 +336,7 @@ pub(super) const FAMILIES: &[Family] = &[
         classes: &["HunYuanMoE", "HunYuanForCausalLM"],
         wide: true,
         lists: true,
+        twice: true,
         ..PLAIN
     },
 ];

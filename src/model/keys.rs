@@ -61,10 +61,14 @@ fn of_root(root: &Doc<'_>) -> Result<Vec<WidthKey>, ModelError> {
     let doc = scope(root)?;
     let family = family_of(&root, &doc)?;
     let lists = family.lists;
-    let expert: &[&str] = match family.wide && doc.first(WIDTH).is_none() {
-        true => &["intermediate_size"],
-        false => WIDTH,
-    };
+    let mut expert: Vec<&str> = WIDTH.to_vec();
+    if family.wide && doc.first(WIDTH).is_none() {
+        expert.clear();
+    }
+    if expert.is_empty() || family.twice {
+        expert.push("intermediate_size");
+    }
+    let expert = &*expert;
     let mut found = of_doc(&Doc { lists, ..doc }, expert)?;
     let nested = NESTED.iter().filter_map(|path| {
         let map = root.get(path)?.as_object()?;
@@ -314,5 +318,24 @@ mod tests {
             block_key(r#"{"num_experts": 4}"#, "config.json").expect("a config"),
             None
         );
+    }
+
+    /// Some readers take Hunyuan's experts' width from one key, some from the other: both are theirs.
+    #[test]
+    fn both_keys_of_hunyuans_width_are_found() {
+        let json = r#"{"model_type": "hunyuan_v1_moe", "num_experts": 4, "intermediate_size": 704,
+            "moe_intermediate_size": [704, 704]}"#;
+        let found = width_keys(json, "config.json").expect("a config");
+        let named: Vec<_> = found
+            .iter()
+            .map(|k| (k.path.join("."), k.value, k.list))
+            .collect();
+        let wanted = [
+            ("moe_intermediate_size", Some(2)),
+            ("intermediate_size", None),
+        ];
+        let wanted = wanted.map(|(key, list)| (key.to_owned(), 704, list));
+        assert_eq!(named, wanted);
+        assert!(found.iter().all(|key| key.of == WidthOf::Expert));
     }
 }

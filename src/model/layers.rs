@@ -278,6 +278,9 @@ fn mtp(doc: &Doc<'_>) -> Result<u64, ModelError> {
     Ok(modules.saturating_mul(each))
 }
 
+/// What is said of a dense MLP whose width no key says.
+const BESIDE: &str = "a dense MLP runs beside the experts; its width is not recorded";
+
 /// Width of dense layers, or of the dense MLP beside the experts, and its key, where there are any.
 pub(super) fn dense(
     doc: &Doc<'_>,
@@ -285,7 +288,12 @@ pub(super) fn dense(
     layers: &Layers,
     notes: &mut Vec<String>,
 ) -> Result<Option<(&'static str, u64)>, ModelError> {
-    if layers.dense.is_empty() && !family.parallel {
+    // Arctic's residual MLP has no key of its width.
+    if doc.get("use_residual") == Some(&Value::Bool(true)) {
+        notes.push(BESIDE.to_owned());
+    }
+    let beside = family.parallel || doc.get("residual_moe") == Some(&Value::Bool(true));
+    if layers.dense.is_empty() && !beside {
         return Ok(None);
     }
     // Llama-4 has its dense width in intermediate_size_mlp, its experts' in intermediate_size.

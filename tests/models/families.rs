@@ -31,6 +31,32 @@ fn an_activation_with_another_limit_is_another_function() {
     );
 }
 
+/// Dense MLPs beside the experts are parts of their own, or said to be there.
+#[test]
+fn a_dense_mlp_beside_the_experts_is_planned_or_told() {
+    let longcat = changed(json!({
+        "model_type": "longcat_flash", "architectures": ["LongcatFlashForCausalLM"], "intermediate_size": "gone",
+        "ffn_hidden_size": 12288,
+    }));
+    let grok = changed(json!({
+        "model_type": "grok-2", "architectures": ["Grok1ForCausalLM"], "hidden_act": "gelu", "residual_moe": true,
+        "intermediate_size": 32768,
+    }));
+    for (model, width) in [(longcat, 12_288), (grok, 32_768)] {
+        let m = model.unwrap();
+        assert_eq!((m.dense, m.dense_layers), (Some(width), 2), "{}", m.name);
+    }
+    let arctic = changed(json!({
+        "model_type": "arctic", "architectures": ["ArcticForCausalLM"], "moe_intermediate_size": "gone",
+        "intermediate_size": 4864, "use_residual": true,
+    }));
+    let notes = arctic.unwrap().notes;
+    assert!(
+        notes.iter().any(|n| n.contains("beside the experts")),
+        "{notes:?}"
+    );
+}
+
 /// A key that a padding would have to change, and that no plan looks at.
 #[test]
 fn an_odd_key_beside_the_widths_hinders_no_plan() {
