@@ -305,7 +305,7 @@ fn at_the_real_width(plan: &Plan, packed: &mut PackedInputs, role: Role, lens: &
     })
 }
 
-/// M3: halves swapped at the unpadded length.
+/// M3: gate and up, padded, swapped at the unpadded length: from there on first, then what was before.
 pub(super) fn swapped_at_the_wrong_length(plan: &Plan, packed: &mut PackedInputs) -> bool {
     let (width, padded) = (size(plan.width), size(plan.width_padded));
     let applies = plan.dims.halves == 2 && width != padded && plan.order == Order::UpGate;
@@ -314,7 +314,7 @@ pub(super) fn swapped_at_the_wrong_length(plan: &Plan, packed: &mut PackedInputs
             let cols = t.cols;
             for e in 0..t.experts {
                 t.expert(e).rotate_left(padded * cols);
-                t.expert(e).rotate_right(width * cols);
+                t.expert(e).rotate_left(width * cols);
             }
         })
 }

@@ -172,9 +172,13 @@ fn metadata(certificate: &Certificate, files: &Files, verified: &mut Verified) {
         let keys: BTreeSet<&String> = is.keys().chain(said.keys()).collect();
         let key = keys.into_iter().find(|key| is.get(*key) != said.get(*key));
         let key = key.map_or("", String::as_str);
-        let (is, said) = (is.get(key), said.get(key));
-        let why =
-            format!("its __metadata__ is not what was written: {key}={is:?}, wanted {said:?}");
+        let [is, said] = [is, said].map(|all| match all.get(key) {
+            Some(value) => format!("{value:?}"),
+            None => "nothing".to_owned(),
+        });
+        let why = format!(
+            "its __metadata__ is not what was written: `{key}` says {is}, and {said} was written"
+        );
         verified.fault(name, "bytes", why);
     }
 }

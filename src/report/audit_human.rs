@@ -86,9 +86,11 @@ fn fault(audited: &Audited, out: &mut dyn Write) -> io::Result<()> {
         );
     };
     named("fault", first, out)?;
-    let (same, besides): (Vec<_>, Vec<_>) = audited.diagnoses[1..]
-        .iter()
-        .partition(|other| elements(other) && elements(first) || other.by == first.by);
+    let (same, besides): (Vec<_>, Vec<_>) = audited.diagnoses[1..].iter().partition(|other| {
+        let alike = elements(other) && elements(first) || other.by == first.by;
+        // Of other tensors it is a fault of its own.
+        alike && other.tensors == first.tensors
+    });
     for other in same {
         writeln!(
             out,
