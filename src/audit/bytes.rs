@@ -109,7 +109,7 @@ pub(super) fn by_size(
 }
 
 /// With the scales' name, where the weights beside them are right.
-fn among(found: Diagnosis, odd: &BTreeSet<Role>, weight: Role) -> Diagnosis {
+pub(super) fn among(found: Diagnosis, odd: &BTreeSet<Role>, weight: Role) -> Diagnosis {
     let tensors = match odd.contains(&weight) {
         true => Vec::new(),
         false => odd.iter().map(|role| role.name()).collect(),

@@ -65,13 +65,8 @@ fn grown(
         Some(_) if !all.iter().any(second) => ("w13-padded-on-hidden", Role::W13),
         _ => return Ok(None),
     };
-    Ok(of_mutant(name, Evidence::Elements).map(|found| Diagnosis {
-        tensors: match all.contains(&weight) {
-            true => Vec::new(),
-            false => all.iter().map(|role| role.name()).collect(),
-        },
-        ..found
-    }))
+    let found = of_mutant(name, Evidence::Elements);
+    Ok(found.map(|found| bytes::among(found, &all, weight)))
 }
 
 /// Whether every expert of a tensor has its elements row by row, in rows or columns that are more than the hidden

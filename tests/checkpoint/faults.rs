@@ -3,8 +3,7 @@
 //! another make is named too is for `planted`.
 
 use crate::checkpoint::families::shape;
-use crate::checkpoint::invent::{Family, MIXTRAL, QWEN, after, before, made};
-use crate::checkpoint::planted::UNGATED;
+use crate::checkpoint::invent::{Family, MIXTRAL, QWEN, UNGATED, after, before, made};
 use padproof::audit::{Diagnosis, Evidence, audit_files, diagnose};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};

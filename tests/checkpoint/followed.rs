@@ -3,7 +3,7 @@
 //! Method: small checkpoints in the names of every family that a shipped model is of; the advice is asked from the
 //! config alone, and each request in it is made of the files.
 
-use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, before, made};
+use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, UNGATED, before, made};
 use crate::checkpoint::scene::{Asked, pad_with};
 use padproof::model::{builtin, load_each};
 use padproof::pad::Outcome;
@@ -317,8 +317,6 @@ fn in_names(names: &Names, model_type: &str) -> tempfile::TempDir {
     }
     written(&config(model_type, &Value::Object(more)), &file)
 }
-
-const UNGATED: Family = Family::Each(["none", "up_proj", "down_proj"]);
 
 #[test]
 fn advice_to_pad_is_followed_in_every_familys_names() {

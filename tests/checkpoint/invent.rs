@@ -29,6 +29,8 @@ pub(crate) enum Family {
 
 pub(crate) const QWEN: Family = Family::Each(["gate_proj", "up_proj", "down_proj"]);
 pub(crate) const MIXTRAL: Family = Family::Each(["w1", "w3", "w2"]);
+/// NemotronH: no gate.
+pub(crate) const UNGATED: Family = Family::Each(["none", "up_proj", "down_proj"]);
 
 /// Tensors of a file: name, type, shape, bytes.
 #[derive(Default)]

@@ -2,10 +2,10 @@
 //! Method: change a dump of the plain loader, or of the plan's own packing.
 
 use crate::checkpoint::families::shape;
-use crate::checkpoint::invent::{QWEN, before, made};
+use crate::checkpoint::invent::{QWEN, UNGATED, before, made};
 use crate::checkpoint::plain::Loader;
 use crate::checkpoint::plain::Slip::*;
-use crate::checkpoint::planted::{UNGATED, files, scene, told};
+use crate::checkpoint::planted::{files, scene, told};
 use padproof::audit::{Evidence, audit_files, diagnose, too_large};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};

@@ -3,10 +3,10 @@
 //! Method: rearrange the plan's own packing, or a dump of the plain loader.
 
 use crate::checkpoint::families::shape;
-use crate::checkpoint::invent::{Family, Invented, QWEN, after, before, made};
+use crate::checkpoint::invent::{Family, Invented, QWEN, UNGATED, after, before, made};
 use crate::checkpoint::padproof;
 use crate::checkpoint::plain::{Loader, Slip::Nothing};
-use crate::checkpoint::planted::{UNGATED, files, told};
+use crate::checkpoint::planted::{files, told};
 use crate::checkpoint::refused;
 use crate::checkpoint::scene::{Made, Scene};
 use padproof::audit::{audit_files, diagnose, refined};

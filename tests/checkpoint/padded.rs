@@ -3,7 +3,7 @@
 //! against the input by the audit, whose maps are not what wrote it.
 
 use crate::checkpoint::families::shape;
-use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, made};
+use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, UNGATED, made};
 use crate::checkpoint::scene::{Asked, Made, Scene, verified};
 use padproof::audit::{audit_files, layer_shape};
 use padproof::checkpoint::{Checkpoint, Dump, Layer, LayerId, LayerShape};
@@ -14,7 +14,6 @@ use padproof::tensor::Logical;
 use safetensors::Dtype;
 use std::path::Path;
 
-const UNGATED: Family = Family::Each(["none", "up_proj", "down_proj"]);
 const FC: Family = Family::Each(["fc1", "fc3", "fc2"]);
 
 /// Some elements of an expert's matrix, packed two a byte where codes are nibbles.

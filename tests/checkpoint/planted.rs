@@ -3,7 +3,7 @@
 //! files pass. The matrix is a snapshot.
 
 use crate::checkpoint::families::shape;
-use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, before, made};
+use crate::checkpoint::invent::{Family, Invented, MIXTRAL, QWEN, UNGATED, before, made};
 use crate::checkpoint::plain::Loader;
 use crate::checkpoint::plain::Slip::{self, *};
 use padproof::audit::{Audit, Diagnosis, audit_files, diagnose};
@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const FC: Family = Family::Each(["fc1", "fc3", "fc2"]);
-pub(crate) const UNGATED: Family = Family::Each(["none", "up_proj", "down_proj"]);
 
 /// Layers: a case without its scheme, the slot that ranks' shares are padded to, and the families.
 const FILES: &[(&str, usize, &[Family])] = &[

@@ -4,12 +4,26 @@
 use crate::checkpoint::families::shape;
 use crate::checkpoint::invent::{QWEN, after, before, made};
 use crate::checkpoint::plain::Loader;
-use crate::checkpoint::plain::Slip::{Nothing, ScalesUnpadded};
+use crate::checkpoint::plain::Slip::{self, Nothing, ScalesUnpadded};
 use crate::checkpoint::planted::{audited, scene, told};
 use padproof::audit::{audit_files, diagnose};
+use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
 use padproof::layout::pack_layer;
 use padproof::mutant::{self, Stage};
+use padproof::tensor::Logical;
+
+/// A loader of linear tensors, gate first.
+fn plain<'a>(case: &'a Case, logical: &'a Logical, slot: usize, slip: Slip) -> Loader<'a> {
+    Loader {
+        case,
+        logical,
+        slot,
+        tiled: false,
+        up_first: false,
+        slip,
+    }
+}
 
 /// Where a rank's share is the whole axis, nothing is to be cut: such scales were told as not cut.
 #[test]
@@ -17,14 +31,7 @@ fn unpadded_scales_of_one_rank_are_told_as_that() {
     for line in ["e=2,h=64,i=96,w=nvfp4", "e=2,h=128,i=256,w=fp8-block"] {
         let slot = if line.contains("fp8") { 384 } else { 128 };
         let (case, plan, logical) = scene(line, slot, false, false);
-        let loader = Loader {
-            case: &case,
-            logical: &logical,
-            slot,
-            tiled: false,
-            up_first: false,
-            slip: ScalesUnpadded,
-        };
+        let loader = plain(&case, &logical, slot, ScalesUnpadded);
         let (audit, names) = audited(&loader, &plan, QWEN, &loader.dump());
         assert!(!audit.clean(), "{line}");
         assert_eq!(names, ["scales-unpadded"], "{line}");
@@ -40,14 +47,7 @@ fn a_remainder_that_no_rank_holds_is_named() {
         ("e=2,h=32,i=46,tp=3,w=f32", 32),
     ] {
         let (case, plan, logical) = scene(line, slot, false, false);
-        let loader = Loader {
-            case: &case,
-            logical: &logical,
-            slot,
-            tiled: false,
-            up_first: false,
-            slip: Nothing,
-        };
+        let loader = plain(&case, &logical, slot, Nothing);
         let (audit, names) = audited(&loader, &plan, QWEN, &loader.dump());
         assert!(!audit.clean(), "{line}");
         assert_eq!(names, ["remainder-dropped"], "{line}");
