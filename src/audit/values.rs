@@ -58,7 +58,12 @@ fn permuted(look: &Look<'_>) -> Option<Vec<&'static str>> {
     let right = look.right(Padding::Inert);
     let mut tensors = Vec::new();
     for (held, _) in look.held.iter().zip(&right).filter(|(_, right)| !**right) {
-        let [mut wanted, actual] = look.right.sorted(held)?;
+        let all = look.right.sorted(held)?;
+        // Padding may hold other codes and be inert: then those in the places of elements count.
+        let [mut wanted, actual] = match all[0] == all[1] {
+            true => all,
+            false => elements(look, held),
+        };
         let same = wanted == actual;
         wanted.dedup();
         // A few kinds of codes prove nothing.
@@ -68,6 +73,15 @@ fn permuted(look: &Look<'_>) -> Option<Vec<&'static str>> {
         push(&mut tensors, held.stored.role.name());
     }
     (!tensors.is_empty()).then_some(tensors)
+}
+
+/// The codes in the places of a tensor's elements, as planned and as held, each in order of size.
+fn elements(look: &Look<'_>, held: &Held<'_>) -> [Vec<u32>; 2] {
+    let pairs = look.right.elements(held.stored.rank, held);
+    let (mut wanted, mut actual): (Vec<u32>, Vec<u32>) = pairs.unzip();
+    wanted.sort_unstable();
+    actual.sort_unstable();
+    [wanted, actual]
 }
 
 fn push(tensors: &mut Vec<&'static str>, name: &'static str) {

@@ -234,33 +234,38 @@ impl Variants {
             .flat_map(move |[planned, logical, storage]| {
                 (0..codes).filter_map(move |n| {
                     let at = grid.address(n);
-                    let wanted = grid.read(planned, at);
-                    let element =
-                        grid.read(logical, at) == wanted && grid.read(storage, at) == wanted;
-                    element.then(|| (wanted, grid.read(&held.bytes, at)))
+                    let codes = || (grid.read(planned, at), grid.read(&held.bytes, at));
+                    is_element(grid, [planned, logical, storage], n).then(codes)
                 })
             })
     }
 
-    /// Whether a tensor of the dump holds what these write and the plan would not: of scales an element, as
-    /// any finite one may stand where these leave padding.
+    /// Whether a tensor of the dump holds what these make of elements and the plan would not: of scales an element, as
+    /// any finite one may stand where these leave padding. What changes padding alone writes all of it.
     pub(super) fn explains(&self, right: &Variants, held: &Held<'_>) -> bool {
         let scales = matches!(held.stored.role, Role::W13Scale | Role::W2Scale);
-        let (Some([made, logical, storage]), Some([wanted, ..])) = (
-            self.bytes_of(held.stored.rank, held),
-            right.bytes_of(held.stored.rank, held),
-        ) else {
+        let rank = held.stored.rank;
+        let (Some(made), Some(true_ones)) = (self.bytes_of(rank, held), right.bytes_of(rank, held))
+        else {
             return false;
         };
+        if made[0].len() != held.bytes.len() || true_ones[0].len() != held.bytes.len() {
+            return true;
+        }
         let grid = held.map.grid;
-        !scales
-            || made.len() != wanted.len()
-            || (0..made.len() * 8 / grid.bits).any(|n| {
-                let at = grid.address(n);
-                let code = grid.read(made, at);
-                let element = grid.read(logical, at) == code && grid.read(storage, at) == code;
-                element && grid.read(wanted, at) != code
-            })
+        let element = |of: [&[u8]; 3], n| is_element(grid, of, n);
+        let (mut written, mut left) = (false, false);
+        for n in 0..held.bytes.len() * 8 / grid.bits {
+            let at = grid.address(n);
+            let [code, wanted] = [made, true_ones].map(|[planned, ..]| grid.read(planned, at));
+            if code != wanted && (element(made, n) || !scales && element(true_ones, n)) {
+                return true;
+            }
+            let is = grid.read(&held.bytes, at);
+            written |= code != wanted && is == code;
+            left |= code != wanted && is != code;
+        }
+        !scales && written && !left
     }
 
     /// Whether a tensor of the dump holds most of the elements that these leave out, those apart that might be
@@ -279,13 +284,9 @@ impl Variants {
         let (mut left_out, mut there) = (0_u64, 0_u64);
         for n in 0..held.bytes.len() * 8 / grid.bits {
             let at = grid.address(n);
-            let element = |[planned, logical, storage]: [&[u8]; 3]| {
-                let code = grid.read(planned, at);
-                grid.read(logical, at) == code && grid.read(storage, at) == code
-            };
             let wanted = grid.read(true_ones[0], at);
             let loud = matches!(held.inert.judge(wanted), Judgement::Loud | Judgement::NaN);
-            if loud && element(true_ones) && !element(made) {
+            if loud && is_element(grid, true_ones, n) && !is_element(grid, made, n) {
                 left_out += 1;
                 there += u64::from(grid.read(&held.bytes, at) == wanted);
             }
@@ -310,6 +311,13 @@ impl Variants {
         let fits = tensor.bytes().len() == held.bytes.len();
         fits.then(|| [codes(tensor.bytes()), codes(&held.bytes)])
     }
+}
+
+/// Whether code number `n` of a tensor is one of an element, or dirt that a mutant wrote: where all three agree.
+fn is_element(grid: Grid, all: [&[u8]; 3], n: usize) -> bool {
+    let at = grid.address(n);
+    let [planned, logical, storage] = all.map(|bytes| grid.read(bytes, at));
+    planned == logical && planned == storage
 }
 
 /// Whether a tensor may be this one, but for places that may be padding: a look that costs little. `marked` is the

@@ -11,12 +11,12 @@ use crate::terms::{
 };
 use serde_json::Value;
 
-/// The keys that name an activation.
+/// The keys that name an activation: those of the MLPs or the experts alone before those of the whole model.
 pub(super) const KEYS: &[&str] = &[
+    "hidden_act_moe",
+    "mlp_hidden_act",
     "hidden_act",
     "hidden_activation",
-    "mlp_hidden_act",
-    "hidden_act_moe",
     "activation_function",
     "ffn_config.ffn_act_fn",
 ];

@@ -57,6 +57,8 @@ pub const ALL: &[Mutant] = mutants! {
     "stored-before-padding", Plan(plans::stored_before_padding), [AGREES], "M27, V-13", "the storage of scales sized before they are padded";
     "cut-at-the-padded-width", Plan(plans::cut_at_the_padded_width), [AGREES], "V-19", "a round trip cuts w2 at its padded width";
     "one-global-for-all", Plan(plans::one_global_for_all), [AGREES], "V-10", "one global scale planned for all experts";
+    "pad-told-twice", Plan(plans::pad_told_twice), [AGREES], "M24, V-14", "a kernel that doubles the padding it is told is told the double";
+    "valid-size-floored", Plan(plans::valid_size_floored), [AGREES], "M36, V-14", "the size that a kernel is told is rounded down below the real one";
     "aligned-is-padded", Plan(plans::aligned_is_padded), [MINIMAL], "V-18", "a width that is aligned is padded all the same";
     "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1, M2", "one pad after both halves: the second half right after the first";
     "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
@@ -88,6 +90,7 @@ pub const ALL: &[Mutant] = mutants! {
     "fnuz-pad-nan", Bytes(bytes::fnuz_pad_nan), [IDENTITY, INERT], "M42", "pads of 0x80, minus zero before the cast, are NaN on FNUZ hardware";
     "int4-pad-is-minus-eight", Bytes(bytes::int4_pad_is_minus_eight), [IDENTITY, INERT], "M17", "INT4 padding of nibble 0, which decodes to -8";
     "e8m0-zero-taken-for-zero", Bytes(bytes::e8m0_zero_taken_for_zero), [INERT], "M44", "E8M0 byte 0 taken for zero while the weights are not";
+    "scale-range-over-pads", Bytes(quantised::scale_range_over_pads), [IDENTITY, INERT, SCALES], "M18", "padding scales of 1 where a kernel takes its range of exponents from all scales: small real ones are cut off";
     "e8m0-bias-125", Bytes(bytes::e8m0_bias_125), [IDENTITY, INERT, SCALES], "M31", "E8M0 bytes stored with bias 125";
     "bias-pad-dirty", Bytes(bytes::bias_pad_dirty), [INERT], "M19", "the pad of w13's bias is not zero";
     "bias-and-w2-pad-dirty", Bytes(bytes::bias_and_w2_pad_dirty), [INERT], "M19", "a bias pad and w2 columns that are not zero";
@@ -127,6 +130,7 @@ pub const ALL: &[Mutant] = mutants! {
     "swapped-at-the-wrong-length", Bytes(grids::swapped_at_the_wrong_length), [IDENTITY, INERT], "M3", "halves swapped at the unpadded length";
     "tails-kept-on-reload", Reload(reload::tails_kept), [RELOAD], "M16, facts/reports.md B71", "a reload does not clear the tails again";
     "halves-not-swapped-on-reload", Reload(reload::halves_not_swapped), [RELOAD], "facts/reports.md B68", "a reload writes gate where up belongs";
+    "real-width-kept-on-reload", Reload(reload::real_width_kept), [RELOAD], "M38", "a reload writes rows of w2 at their real width into padded buffers";
     "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";
     "pad-row-reduced", Output(outputs::pad_row_reduced), [TOKEN], "M37", "a pad row is reduced into a real token";
     "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "other bits for several tokens, as a tile chosen by the batch size gives";

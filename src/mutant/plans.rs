@@ -228,3 +228,18 @@ pub(super) fn aligned_is_padded(plan: &mut Plan) -> bool {
     plan.w13_rows = plan.dims.halves.saturating_mul(wide);
     true
 }
+
+/// M24: the kernel doubles the padding that it is told, and is told the double.
+pub(super) fn pad_told_twice(plan: &mut Plan) -> bool {
+    let pad = plan.width_padded.saturating_sub(plan.width);
+    let told = plan.width_padded.saturating_sub(pad.saturating_mul(2));
+    (plan.width_computed, plan.w2_width_computed) = (told, told);
+    pad > 0
+}
+
+/// M36: the size that the kernel is told is a multiple of 128 below the real one.
+pub(super) fn valid_size_floored(plan: &mut Plan) -> bool {
+    let told = plan.width / 128 * 128;
+    (plan.width_computed, plan.w2_width_computed) = (told, told);
+    told < plan.width
+}

@@ -2,7 +2,7 @@
 //!
 //! It must not change what is real but by the scale that it takes. Layer 6.
 
-use crate::layout::{PackedInputs, map};
+use crate::layout::{PackedInputs, for_each, map};
 use crate::num::{Dtype, Encode};
 use crate::plan::{Plan, Role};
 
@@ -103,6 +103,42 @@ pub(super) fn empty_blocks_quantised(plan: &Plan, packed: &mut PackedInputs) -> 
                         smap.grid.write(t.bytes_mut(), of, 0);
                     }
                 }
+            }
+        }
+    }
+    changed
+}
+
+/// M18: the kernel keeps as many exponents below the largest scale of a tensor as real scales span. Padding of 1.0 is
+/// larger, and what lies too far below it is taken for the least that is kept.
+pub(super) fn scale_range_over_pads(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    const ONE: u32 = 127;
+    let mut changed = false;
+    for (n, rank) in packed.ranks.iter_mut().enumerate() {
+        for role in [Role::W13Scale, Role::W2Scale] {
+            let (Ok(map), Some(scales)) = (map(plan, role, n), rank.get_mut(role)) else {
+                continue;
+            };
+            if map.dtype != Dtype::E8m0 {
+                continue;
+            }
+            let (mut real, mut pads) = (Vec::new(), Vec::new());
+            for_each(&map, |_, at, logical| match logical {
+                Some(_) => real.push((at, map.grid.read(scales.bytes(), at))),
+                None => pads.push(at),
+            });
+            let codes = || real.iter().map(|(_, code)| *code);
+            let (Some(least), Some(most), false) = (codes().min(), codes().max(), pads.is_empty())
+            else {
+                continue;
+            };
+            let kept = most.max(ONE) - (most - least);
+            for at in pads {
+                map.grid.write(scales.bytes_mut(), at, ONE);
+            }
+            for (at, code) in real {
+                map.grid.write(scales.bytes_mut(), at, code.max(kept));
+                changed |= code < kept;
             }
         }
     }

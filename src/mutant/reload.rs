@@ -1,5 +1,6 @@
 //! Wrong second loads.
 
+use super::grids;
 use crate::layout::{LayoutError, PackedInputs, map, pack_layer_into, unpack};
 use crate::plan::{Plan, Role};
 use crate::tensor::Logical;
@@ -54,4 +55,14 @@ pub(super) fn halves_not_swapped(
     };
     pack_layer_into(&wrong, logical, packed)?;
     Ok(true)
+}
+
+/// M38: the second load keeps the checkpoint's own width: rows of w2 begin where they would in unpadded buffers.
+pub(super) fn real_width_kept(
+    plan: &Plan,
+    logical: &Logical,
+    packed: &mut PackedInputs,
+) -> Result<bool, LayoutError> {
+    pack_layer_into(plan, logical, packed)?;
+    Ok(grids::rows_at_the_real_width(plan, packed))
 }

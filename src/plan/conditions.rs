@@ -248,3 +248,19 @@ pub(super) fn open_choice(axis: &'static str, planned: u64, other: u64, asks: &s
         effect: Effect::Unknown,
     }
 }
+
+/// A loader of the model's own that gives a rank more channels than the stack's buffers are made for.
+pub(super) fn narrow_buffer(rule: &Rule, loader: Split, share: u64, made: u64) -> Violation {
+    Violation {
+        code: "PP119",
+        axis: "intermediate",
+        value: share,
+        unit: Unit::Elements,
+        granule: 0,
+        message: format!(
+            "the model's own loader gives a rank {share} channels ({loader}), and the buffers are made for {made} ({}): what {} does with the rest was not read",
+            rule.split, rule.backend
+        ),
+        effect: Effect::Unknown,
+    }
+}

@@ -1,7 +1,7 @@
 //! From a layer, a rule and the parallelism to a plan.
 
 use super::arith::{gcd, padded, product};
-use super::conditions::{Facts, open_choice};
+use super::conditions::{Facts, narrow_buffer, open_choice};
 use super::scales::{Extents, grid, local_block, pad_code};
 use super::sizes::formula;
 use super::split::{Cut, cut};
@@ -72,12 +72,19 @@ fn without_tensors(
     let probe = layer.intermediate.div_ceil(shard_ranks);
     let align = facts.width_align(probe)?;
     let split = facts.split(probe);
-    let cut_at = |align| cut(split, layer.intermediate, shard_ranks, align, facts.block());
-    let cut = cut_at(align.size)?;
+    let cut_as = |split, align| cut(split, layer.intermediate, shard_ranks, align, facts.block());
+    let cut = cut_as(split, align.size)?;
     for (other, asks) in &align.otherwise {
-        let other = cut_at(*other)?.width_padded;
+        let other = cut_as(split, *other)?.width_padded;
         if other != cut.width_padded {
             found.push(open_choice("intermediate", cut.width_padded, other, asks));
+        }
+    }
+    // A model's own loader cuts; the buffers are as wide as the stack's own split makes them.
+    if split != rule.split {
+        let made = cut_as(rule.split, align.size)?.width_padded;
+        if made < cut.width {
+            found.push(narrow_buffer(rule, split, cut.width, made));
         }
     }
     let elsewhere = facts.elsewhere(cut.width);

@@ -69,6 +69,24 @@ fn what_does_not_fit_is_refused_where_nothing_is_padded() {
     }
 }
 
+/// facts/upstream-padding.md 1.1 S12 and 1.10: gpt-oss's loader takes whole blocks of 32, and nothing widens buffers
+/// of 360 for 384 channels; where something does, at least as far, nothing is open.
+#[test]
+fn what_a_loader_puts_into_narrower_buffers_is_unknown() {
+    let mut spec = layer(2880, 2880, Activation::SwigluOai, WeightFormat::Mxfp4);
+    spec.bias = Bias::Both;
+    for (rule, tp, fit, width) in [
+        ("sglang.deep_gemm.mxfp4", 8, Fit::Unknown, 384),
+        ("sglang.deep_gemm.mxfp4", 4, Fit::Unknown, 736),
+        ("sglang.deep_gemm.mxfp4", 2, Fit::Fits, 1440),
+        ("sglang.triton_kernels.mxfp4", 8, Fit::Padded, 384),
+        ("sglang.marlin.mxfp4", 4, Fit::Padded, 736),
+    ] {
+        let p = planned(rule, &spec, tp);
+        assert_eq!((p.fit, p.width), (fit, width), "{rule} tp={tp}");
+    }
+}
+
 #[test]
 fn all_violations_are_listed_at_once() {
     let mut spec = layer(1000, 100, Activation::Swiglu, WeightFormat::Nvfp4);

@@ -32,7 +32,9 @@ impl Against {
     /// padding changed nothing, whatever the bound.
     pub(super) fn proved(&self, output: &Output, tier: Tier) -> Verdict {
         match proved(output, tier) {
-            Verdict::Pass(Tier::Derived) if self.wide => Verdict::Vacuous(Vacuous::BoundTooWide),
+            Verdict::Pass(Tier::Derived | Tier::OtherBits) if self.wide => {
+                Verdict::Vacuous(Vacuous::BoundTooWide)
+            }
             verdict => verdict,
         }
     }

@@ -45,6 +45,8 @@ pub(super) fn pad_identity(case: &Case, trial: &mut Trial<'_>) -> Verdict {
                 tier = Tier::SameOrder;
             } else if trial.promises_bits() {
                 return Ok(trial.fail(NAME, case, &plan, Tier::SameOrder, "", &found));
+            } else {
+                tier = Tier::OtherBits;
             }
         }
         trial.done_with(logical);
@@ -144,7 +146,8 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
         } else {
             Vec::new()
         };
-        if trial.keeps_order(&bare, &plan, &ids) {
+        let kept = trial.keeps_order(&bare, &plan, &ids);
+        if kept {
             let packed = trial.pack_true(&bare, &logical)?;
             let wanted = trial.run_true(&bare, &packed)?;
             trial.done(packed);
@@ -162,7 +165,11 @@ pub(super) fn hidden_pad(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             let why = Reference::DERIVATION;
             return Ok(trial.fail("hidden-pad", case, &plan, held.tier, why, &held.found));
         }
-        Ok(held.proved(&output, held.tier))
+        let tier = match held.tier {
+            Tier::Derived if kept => Tier::OtherBits,
+            tier => tier,
+        };
+        Ok(held.proved(&output, tier))
     };
     settle(run(trial))
 }

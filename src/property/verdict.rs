@@ -61,6 +61,9 @@ pub enum Tier {
     SameOrder,
     /// Within a bound derived from term counts and magnitudes.
     Derived,
+    /// The same, of a program whose order of summation was found to be kept, and whose bits are others even so: its
+    /// steps are.
+    OtherBits,
     /// Integers or bytes, no arithmetic.
     Bytes,
 }
@@ -72,6 +75,7 @@ impl Tier {
             Tier::Exact => "equal bits (exact fill)",
             Tier::SameOrder => "equal bits (same order)",
             Tier::Derived => "derived bound",
+            Tier::OtherBits => "derived bound (same order, other bits)",
             Tier::Bytes => "equal bytes",
         }
     }

@@ -97,6 +97,9 @@ impl<'w> Human<'w> {
                 {
                     format!("  skipped most for: {reason}")
                 }
+                (Kind::Pass, _) if group.other_bits > 0 => {
+                    format!("  same order, other bits ({})", thousands(group.other_bits))
+                }
                 _ => String::new(),
             };
             writeln!(

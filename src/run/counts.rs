@@ -3,7 +3,7 @@
 //! It must not decide the exit code. Layer 9.
 
 use super::Finished;
-use crate::property::{Vacuous, Verdict};
+use crate::property::{Tier, Vacuous, Verdict};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,6 +100,8 @@ pub struct Group {
     pub subject: Cow<'static, str>,
     /// Verdicts by kind.
     pub counts: Counts,
+    /// Passes of a program with other bits though padding keeps its order of summation.
+    pub other_bits: u64,
     /// How many verdicts were vacuous for each reason.
     pub vacuous: BTreeMap<Vacuous, u64>,
     /// How many checks were skipped for each reason, as far as there are few; the rest together.
@@ -121,6 +123,7 @@ impl Group {
             property,
             subject: subject.into(),
             counts: Counts::default(),
+            other_bits: 0,
             vacuous: BTreeMap::new(),
             skips: BTreeMap::new(),
             time: Duration::ZERO,
@@ -135,7 +138,8 @@ impl Group {
         match &finished.verdict {
             Verdict::Vacuous(reason) => *self.vacuous.entry(*reason).or_default() += 1,
             Verdict::Skip(reason) => self.skipped(reason.to_string()),
-            _ => {}
+            Verdict::Pass(Tier::OtherBits) => self.other_bits += 1,
+            Verdict::Pass(_) | Verdict::Fail(_) | Verdict::Broken(_) => {}
         }
     }
 

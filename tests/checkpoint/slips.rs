@@ -9,8 +9,9 @@ use crate::checkpoint::planted::{audited, scene, told};
 use padproof::audit::{audit_files, diagnose};
 use padproof::case::Case;
 use padproof::checkpoint::{Dump, Layer};
-use padproof::layout::pack_layer;
+use padproof::layout::{self, pack_layer};
 use padproof::mutant::{self, Stage};
+use padproof::plan::Role;
 use padproof::tensor::Logical;
 
 /// A loader of linear tensors, gate first.
@@ -88,4 +89,79 @@ fn dirt_beside_two_faults_is_told_by_itself() {
         "scale-pad-nan",
     ];
     assert_eq!(found, wanted);
+}
+
+/// One dirty element of the code that stands for 1 was told as padding that is planned with that code.
+#[test]
+fn one_pad_of_the_code_of_one_is_dirt_and_all_of_them_are_planned_so() {
+    for (line, of_one) in [
+        ("e=2,h=64,i=96,tp=2,w=mxfp4,pad=i128", 2),
+        ("e=2,h=64,i=96,tp=2,w=fp8,pad=i128", 0x38),
+    ] {
+        let (case, plan, logical) = made(line);
+        let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+        let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+        for (role, most, wanted) in [
+            (Role::W2, 1, "w2-tail-dirty"),
+            (Role::W13, 1, "w13-tail-dirty"),
+            (Role::W2, usize::MAX, "pad-code-not-zero in w2"),
+        ] {
+            let mut packed = pack_layer(&plan, &logical).unwrap();
+            let mut left = most;
+            for rank in 0..2 {
+                let map = layout::map(&plan, role, rank).unwrap();
+                let tensor = packed.ranks[rank].get_mut(role).unwrap();
+                layout::for_each(&map, |_, at, logical| {
+                    if logical.is_none() && left > 0 {
+                        left -= 1;
+                        map.grid.write(tensor.bytes_mut(), at, of_one);
+                    }
+                });
+            }
+            let dumped = after(&packed, &[0, 1]).open();
+            let dump = Dump::find(&dumped, None, None, 2).unwrap();
+            let audit = audit_files(&plan, &layer, &dump).unwrap();
+            let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+            let found: Vec<String> = found.iter().map(told).collect();
+            assert_eq!(found, [wanted], "{line} {most}");
+        }
+    }
+}
+
+/// Scales in reverse were told as that beside padding of zeros, and by no name where the padding is of other finite ones.
+#[test]
+fn scales_in_reverse_are_rearranged_whatever_their_padding_holds() {
+    let line = "e=2,h=64,i=96,tp=2,w=mxfp4,pad=i128,fill=wild";
+    let (case, plan, logical) = made(line);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    for pad in [None, Some(127)] {
+        let mut packed = pack_layer(&plan, &logical).unwrap();
+        for rank in 0..2 {
+            let map = layout::map(&plan, Role::W13Scale, rank).unwrap();
+            let bytes = packed.ranks[rank]
+                .get_mut(Role::W13Scale)
+                .unwrap()
+                .bytes_mut();
+            let (mut own, mut pads) = (Vec::new(), Vec::new());
+            layout::for_each(&map, |_, at, logical| match logical {
+                Some(_) => own.push((at, map.grid.read(bytes, at))),
+                None => pads.push(at),
+            });
+            for ((at, _), (_, code)) in own.iter().zip(own.iter().rev()) {
+                map.grid.write(bytes, *at, *code);
+            }
+            for at in pads {
+                if let Some(code) = pad {
+                    map.grid.write(bytes, at, code);
+                }
+            }
+        }
+        let dumped = after(&packed, &[0, 1]).open();
+        let dump = Dump::find(&dumped, None, None, 2).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        let found: Vec<String> = found.iter().map(told).collect();
+        assert_eq!(found, ["rearranged in w13_scale"], "{pad:?}");
+    }
 }

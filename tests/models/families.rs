@@ -104,6 +104,16 @@ fn other_families_are_read_by_their_keys() {
     );
 }
 
+/// `hidden_act` is the whole model's, a key of the MLPs theirs.
+#[test]
+fn the_activation_of_the_experts_is_read_from_their_own_key() {
+    let m = family(json!({
+        "model_type": "nemotron_h", "num_experts": 8, "num_experts_per_tok": 2, "hidden_size": 256,
+        "moe_intermediate_size": 768, "hidden_act": "silu", "mlp_hidden_act": "relu2",
+    }));
+    assert_eq!(m.activation, Activation::Relu2);
+}
+
 #[test]
 fn layers_without_experts_are_counted() {
     let layers = |changes| changed(changes).map(|m| (m.moe_layers, m.layers, m.dense));
