@@ -4,7 +4,7 @@
 //! so patterns are compared from there on. Of regular expressions it reads what such lists use
 //! (`.*`, escapes, alternatives, classes); one it cannot read covers nothing and is counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Patterns without a literal layer number that are looked at; real lists have a dozen.
 const GENERAL_LIMIT: usize = 256;
@@ -18,12 +18,31 @@ const DEPTH_LIMIT: u32 = 8;
 /// A list of module patterns.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    layered: HashMap<u64, Vec<Pattern>>,
+    layered: HashMap<u64, Layered>,
     general: Vec<Pattern>,
+    /// The least and the largest expert but the first that patterns name.
+    experts: Option<(u64, u64)>,
     /// Patterns of multi-token-prediction modules that are numbered by themselves.
     draft: Vec<Pattern>,
     /// Patterns that could not be read.
     pub(super) unread: usize,
+}
+
+/// Patterns of one layer; lists name every module of every expert.
+#[derive(Debug, Default)]
+struct Layered {
+    /// Beginnings of modules' names, between dots.
+    plain: HashSet<String>,
+    wild: Vec<Pattern>,
+}
+
+impl Layered {
+    /// Whether one covers a module's name, given between dots.
+    fn hits(&self, name: &str) -> bool {
+        let mut ends = name.match_indices('.').skip(1);
+        ends.any(|(end, _)| self.plain.contains(&name[..=end]))
+            || self.wild.iter().any(|pattern| pattern.hits(name))
+    }
 }
 
 #[derive(Debug)]
@@ -83,16 +102,30 @@ impl Patterns {
             let digits = rest.split('.').next()?;
             digits.parse().ok()
         });
+        if let Some(n @ 1..) = expert(text) {
+            let (least, most) = self.experts.unwrap_or((n, n));
+            self.experts = Some((least.min(n), most.max(n)));
+        }
         let pattern = if wild {
             Pattern::Wild(text.to_owned())
         } else {
             Pattern::Plain(format!(".{text}."))
         };
-        match layer {
-            Some(layer) => self.layered.entry(layer).or_default().push(pattern),
-            None if self.general.len() < GENERAL_LIMIT => self.general.push(pattern),
-            None => self.unread += 1,
+        match (layer, pattern) {
+            (Some(layer), Pattern::Plain(text)) => {
+                self.layered.entry(layer).or_default().plain.insert(text);
+            }
+            (Some(layer), wild) => self.layered.entry(layer).or_default().wild.push(wild),
+            (None, pattern) if self.general.len() < GENERAL_LIMIT => self.general.push(pattern),
+            (None, _) => self.unread += 1,
         }
+    }
+
+    /// Experts but the first that patterns name: the least and the largest.
+    pub(super) fn experts(&self) -> impl Iterator<Item = u64> {
+        self.experts
+            .into_iter()
+            .flat_map(|(least, most)| [least, most])
     }
 
     /// Whether a module `mtp.layers.0.TAIL` is covered, for any of `tails`.
@@ -113,12 +146,20 @@ impl Patterns {
                 .iter()
                 .map(|tail| format!(".layers.{layer}.{tail}."))
                 .collect();
-            let own = self.layered.get(&layer).into_iter().flatten();
-            own.chain(&self.general)
-                .any(|pattern| names.iter().any(|name| pattern.hits(name)))
+            let own = self.layered.get(&layer);
+            names.iter().any(|name| {
+                own.is_some_and(|own| own.hits(name))
+                    || self.general.iter().any(|pattern| pattern.hits(name))
+            })
         };
         layers.iter().filter(|layer| any(**layer)).count()
     }
+}
+
+/// The number of the expert that a pattern names.
+fn expert(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("experts.")?;
+    rest.split('.').next()?.parse().ok()
 }
 
 /// The pattern from `layers.` on; none for parts that are not the language model's layers.

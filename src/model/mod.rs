@@ -15,6 +15,7 @@ mod keys;
 mod layers;
 mod load;
 mod methods;
+mod overrides;
 mod parts;
 mod quant;
 mod router;

@@ -10,10 +10,11 @@ use super::family::Family;
 use super::ignore::Patterns;
 use super::layers::Layers;
 use super::methods::{Scheme, unknown};
-use super::parts::{Part, parts};
+use super::parts::{Part, of_expert, parts};
 use super::schemes::{Schemes, schemes};
 use crate::terms::WeightFormat;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const IGNORE: &[&str] = &[
     "ignore",
@@ -102,6 +103,7 @@ fn draft(
     let part = Part {
         layers: &behind,
         tails: routed.tails.clone(),
+        first: Vec::new(),
         ..*routed
     };
     let ignored = ignored(entry)?;
@@ -132,7 +134,11 @@ fn formats(
     }
     let mut formats = Formats::default();
     for (part, slot) in parts.iter().zip(&mut formats.parts) {
-        let mut counts = by_layer(&schemes, &ignored, part);
+        let each = each_layer(&schemes, &ignored, part);
+        if part.exists {
+            alike(entry, &schemes, &ignored, part, &each)?;
+        }
+        let mut counts = counted(&each);
         let Some((main, _)) = counts.first() else {
             continue;
         };
@@ -148,22 +154,89 @@ fn formats(
     Ok(formats)
 }
 
-/// The schemes of a part's layers with the number of layers of each: quantised ones first, of them
-/// the most frequent.
-fn by_layer(
-    schemes: &Schemes,
-    ignored: &Patterns,
-    part: &Part<'_>,
-) -> Vec<(Option<Scheme>, usize)> {
-    let mut counts: Vec<(Option<Scheme>, usize)> = Vec::new();
-    for layer in part.layers.chunks(1) {
+/// The scheme of a part in each of its layers.
+fn each_layer(schemes: &Schemes, ignored: &Patterns, part: &Part<'_>) -> Vec<Option<Scheme>> {
+    let of = |layer| {
         let one = Part {
             layers: layer,
             tails: part.tails.clone(),
+            first: Vec::new(),
             ..*part
         };
         let left_out = ignored.covered(layer, &part.tails) > 0;
-        let scheme = if left_out { None } else { schemes.of(&one) };
+        if left_out { None } else { schemes.of(&one) }
+    };
+    part.layers.chunks(1).map(of).collect()
+}
+
+/// Refuses a part whose first projections, or whose experts that patterns name, are stored otherwise than the first
+/// expert's second one, `each`; and modules with a scheme that no format describes.
+fn alike(
+    entry: &Doc<'_>,
+    schemes: &Schemes,
+    ignored: &Patterns,
+    part: &Part<'_>,
+    each: &[Option<Scheme>],
+) -> Result<(), ModelError> {
+    let mut others = vec![part.first.clone()];
+    if part.routed {
+        let named = schemes
+            .list
+            .iter()
+            .filter_map(|(reach, _)| reach.patterns());
+        let named = named.chain([ignored]).flat_map(Patterns::experts);
+        for n in named.collect::<BTreeSet<u64>>() {
+            others.push(of_expert(&part.tails, n));
+            others.push(of_expert(&part.first, n));
+        }
+    }
+    for tails in [vec![part.tails.clone()], others].concat() {
+        let other = Part {
+            tails,
+            first: Vec::new(),
+            ..*part
+        };
+        if let Some(unread) = schemes.unread(&other) {
+            return Err(ModelError::NoFormat {
+                file: entry.file.to_owned(),
+                key: unread.key.clone(),
+                what: unread.what.clone(),
+            });
+        }
+        let found = each_layer(schemes, ignored, &other);
+        let differ = each
+            .iter()
+            .zip(&found)
+            .position(|(one, other)| one != other);
+        let Some(at) = differ else { continue };
+        let stored = |scheme: &Option<Scheme>| {
+            scheme.map_or("unquantised".to_owned(), |s| s.format.to_string())
+        };
+        return Err(ModelError::NoFormat {
+            file: entry.file.to_owned(),
+            key: if entry.path.is_empty() {
+                "the top level"
+            } else {
+                entry.path
+            }
+            .to_owned(),
+            what: format!(
+                "{} in {} and {} in {} of layer {}",
+                stored(&each[at]),
+                part.tails[0],
+                stored(&found[at]),
+                other.tails[0],
+                part.layers[at]
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Schemes with the number of layers of each: quantised ones first, of them the most frequent.
+fn counted(each: &[Option<Scheme>]) -> Vec<(Option<Scheme>, usize)> {
+    let mut counts: Vec<(Option<Scheme>, usize)> = Vec::new();
+    for &scheme in each {
         match counts.iter_mut().find(|(known, _)| *known == scheme) {
             Some((_, count)) => *count += 1,
             None => counts.push((scheme, 1)),

@@ -7,7 +7,8 @@ use super::doc::{Doc, shown, word};
 use super::error::ModelError;
 use super::facts::ZeroPoints;
 use super::ignore::Patterns;
-use super::methods::{self, Scheme, unknown};
+use super::methods::{self, Scheme, no_format, unknown};
+use super::overrides::with_overrides;
 use super::parts::Part;
 use crate::terms::WeightFormat;
 use serde_json::Value;
@@ -23,6 +24,25 @@ pub(super) enum Reach {
 pub(super) struct Schemes {
     pub(super) method: String,
     pub(super) list: Vec<(Reach, Option<Scheme>)>,
+    /// Modules with a scheme that no format describes.
+    pub(super) unread: Vec<Unread>,
+}
+
+/// Modules, and the key and the words of their scheme.
+pub(super) struct Unread {
+    pub(super) patterns: Patterns,
+    pub(super) key: String,
+    pub(super) what: String,
+}
+
+impl Reach {
+    /// The patterns of modules that it names.
+    pub(super) fn patterns(&self) -> Option<&Patterns> {
+        match self {
+            Reach::Named(patterns) => Some(patterns),
+            Reach::All | Reach::RoutedOnly => None,
+        }
+    }
 }
 
 impl Schemes {
@@ -30,6 +50,7 @@ impl Schemes {
         Schemes {
             method: method.to_owned(),
             list: vec![(Reach::All, scheme)],
+            unread: Vec::new(),
         }
     }
 
@@ -41,7 +62,14 @@ impl Schemes {
         Schemes {
             method: method.to_owned(),
             list,
+            unread: Vec::new(),
         }
+    }
+
+    /// Why modules of a part have no scheme, if some have none.
+    pub(super) fn unread(&self, part: &Part<'_>) -> Option<&Unread> {
+        let mut unread = self.unread.iter();
+        unread.find(|one| one.patterns.covered(part.layers, &part.tails) > 0)
     }
 
     pub(super) fn of(&self, part: &Part<'_>) -> Option<Scheme> {
@@ -108,14 +136,17 @@ pub(super) fn schemes(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
             Ok(Schemes::routed(method, WeightFormat::Int4, Some(rest)))
         }
         "awq" | "awq_marlin" | "gptq" | "gptq_marlin" | "auto-round" | "auto_round" => {
-            let (key, bits) = entry.need(&["bits", "w_bit"], "number of bits", "")?;
-            let scheme = methods::integer(entry, key, bits)?;
-            let scheme = methods::in_order(entry, "desc_act", scheme)?;
-            let (key, yes) = match method.starts_with("awq") {
-                true => ("zero_point", (true, ZeroPoints::Awq)),
-                false => ("sym", (false, ZeroPoints::Unread)),
+            let read = |entry: &Doc<'_>| {
+                let (key, bits) = entry.need(&["bits", "w_bit"], "number of bits", "")?;
+                let scheme = methods::integer(entry, key, bits)?;
+                let scheme = methods::in_order(entry, "desc_act", scheme)?;
+                let (key, yes) = match method.starts_with("awq") {
+                    true => ("zero_point", (true, ZeroPoints::Awq)),
+                    false => ("sym", (false, ZeroPoints::Unread)),
+                };
+                methods::with_zero_points(entry, key, yes, scheme)
             };
-            all(methods::with_zero_points(entry, key, yes, scheme)?)
+            with_overrides(entry, method, read(entry)?, read)
         }
         "modelopt" | "modelopt_fp4" | "modelopt_mixed" | "modelopt_mxfp8" => {
             modelopt(entry, method)
@@ -181,6 +212,7 @@ fn by_layer(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
     Ok(Schemes {
         method: method.to_owned(),
         list,
+        unread: Vec::new(),
     })
 }
 
@@ -223,10 +255,21 @@ fn groups(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
             named.push((Reach::Named(Patterns::new(names.into_iter())), scheme));
         }
     }
+    let of_all = |(reach, scheme): &(Reach, Option<Scheme>)| {
+        matches!(reach, Reach::All)
+            .then(|| scheme.map_or("nothing".to_owned(), |s| s.format.to_string()))
+    };
+    let mut of_all: Vec<String> = classes.iter().filter_map(of_all).collect();
+    of_all.dedup();
+    if let [one, two, ..] = of_all.as_slice() {
+        let what = format!("{one} and {two} for the same modules");
+        return Err(no_format(entry, "config_groups", what));
+    }
     named.extend(classes);
     Ok(Schemes {
         method: method.to_owned(),
         list: named,
+        unread: Vec::new(),
     })
 }
 
@@ -270,5 +313,6 @@ fn quark(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
     Ok(Schemes {
         method: "quark".to_owned(),
         list,
+        unread: Vec::new(),
     })
 }

@@ -80,8 +80,8 @@ fn without_tensors(
             found.push(open_choice("intermediate", cut.width_padded, other, asks));
         }
     }
-    // A model's own loader cuts; the buffers are as wide as the stack's own split makes them.
-    if split != rule.split {
+    // A model's own loader cuts; the buffers are as wide as the stack's own split makes them. A kernel library has none.
+    if split != rule.split && !rule.kernel {
         let made = cut_as(rule.split, align.size)?.width_padded;
         if made < cut.width {
             found.push(narrow_buffer(rule, split, cut.width, made));

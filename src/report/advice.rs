@@ -289,13 +289,8 @@ fn beside(part: &Beside) -> String {
 /// A rule's ways around, a line each, the cheapest padded degree last.
 pub(super) fn ways(one: &RuleAdvice) -> Vec<String> {
     let cheapest = one.cheapest.as_ref();
-    let cheapest = cheapest.map(|way| {
-        format!(
-            "tp {}, which pads least of those above 1: {}",
-            way.tp,
-            cost(way)
-        )
-    });
+    let cheapest =
+        cheapest.map(|way| format!("tp {}, the least padded above 1: {}", way.tp, cost(way)));
     let lines = one.instead.iter().map(|instead| {
         let line = way(instead);
         let pads = one.fit == Fit::Slow && instead.verdict == Fit::Fits;

@@ -102,9 +102,9 @@ fn one_pad_of_the_code_of_one_is_dirt_and_all_of_them_are_planned_so() {
         let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
         let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
         for (role, most, wanted) in [
-            (Role::W2, 1, "w2-tail-dirty"),
-            (Role::W13, 1, "w13-tail-dirty"),
-            (Role::W2, usize::MAX, "pad-code-not-zero in w2"),
+            (Role::W2, 1, "w2-tail-dirty, in expert 0 alone"),
+            (Role::W13, 1, "w13-tail-dirty, in expert 0 alone"),
+            (Role::W2, usize::MAX, "pad-code-not-zero"),
         ] {
             let mut packed = pack_layer(&plan, &logical).unwrap();
             let mut left = most;

@@ -68,7 +68,7 @@ fn quantisation_methods_become_formats() {
         [Int4, Fp8Block, Fp8Block],
     );
     formats(
-        json!({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}),
+        json!({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj"]}),
         [Fp8, Fp8, Bf16],
     );
     formats(
@@ -109,7 +109,7 @@ fn quantisation_methods_become_formats() {
     formats(
         json!({"quant_algo": "MIXED_PRECISION", "quantized_layers": {
             "model.layers.1.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16},
-            "model.layers.1.mlp.shared_experts.down_proj": {"quant_algo": "FP8"}}}),
+            "model.layers.1.mlp.shared_experts": {"quant_algo": "FP8"}}}),
         [Nvfp4, Fp8, Bf16],
     );
     formats(
@@ -162,7 +162,7 @@ fn block_strategies_and_patterns_of_compressed_tensors_are_read() {
                 "block_structure": [128, 128], "group_size": null, "num_bits": 8,
                 "strategy": "block", "symmetric": true, "type": "float"}}},
             "ignore": ["lm_head", "re:.*\\.mlp\\.gate$",
-                "re:.*\\.mlp\\.shared_expert\\.down_proj$"]}),
+                "re:.*\\.mlp\\.shared_expert\\.(gate|up|down)_proj$"]}),
         [Fp8Block, Bf16, Fp8Block],
     );
 }

@@ -9,6 +9,7 @@ mod chosen;
 mod families;
 mod formats;
 mod integers;
+mod modules;
 mod real;
 mod survey;
 mod uneven;
