@@ -266,11 +266,16 @@ words! {
         Llama4 = "llama4",
         /// 30 tanh(x/30), softmax, top-k, not renormalised (Grok).
         TanhCapped = "tanh-capped",
+        /// Twice the largest logit m left, weighted by softmax over the logits x left with (m - x)/max(|x|, m) <= 0.02 (Phi-3.5-MoE).
+        SparseMixer = "sparse-mixer",
     }
 }
 
 /// Cap of the tanh-capped router (facts/upstream-padding.md 2.3).
 pub const ROUTE_TANH_CAP: f32 = 30.0;
+/// How far below the largest logit another survives under the sparse mixer, as a share: twice router_jitter_noise, which is
+/// 0.01 in PhiMoE's config; transformers and vLLM read it there, SGLang has the number (`sparsemixer` in each of them).
+pub const ROUTE_MIXER_BAND: f32 = 0.02;
 
 impl Route {
     /// Whether a correction bias takes part in the choice of experts.
@@ -293,6 +298,15 @@ impl Route {
     /// Whether the weight multiplies the expert's input instead of its output.
     pub const fn weights_input(self) -> bool {
         matches!(self, Route::Llama4)
+    }
+
+    /// How many experts it chooses, where that is not the model's to say.
+    pub const fn chooses(self) -> Option<u64> {
+        match self {
+            Route::Llama4 => Some(1),
+            Route::SparseMixer => Some(2),
+            _ => None,
+        }
     }
 }
 

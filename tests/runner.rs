@@ -198,14 +198,14 @@ fn a_run_stopped_by_failures_goes_on_where_it_stopped() {
                 suites: &[],
                 properties: vec![&FIFTH, units],
                 start,
-                cases: 200 - start,
+                cases: 400 - start,
                 max_fail,
                 threads,
                 filter,
             })
         };
         let (outcome, whole) = asked(0, None, 1);
-        assert_eq!((outcome.ended, whole.resume), (Ended::Whole, 200));
+        assert_eq!((outcome.ended, whole.resume), (Ended::Whole, 400));
         assert!(outcome.counts.failed > 3, "{filter}");
         for threads in [1, 3] {
             let mut parts = Told::default();

@@ -96,11 +96,15 @@ pub enum InvalidCase {
         /// Groups.
         groups: u64,
     },
-    /// Llama-4's router multiplies the input of the one expert it chooses.
-    #[error("k={k} with route=llama4, which chooses one expert: k must be 1")]
-    Llama4TopK {
+    /// Llama-4's router multiplies the input of the one expert it chooses, the sparse mixer is defined for two.
+    #[error("k={k} with route={route}, whose k must be {wanted}")]
+    FixedTopK {
         /// Chosen experts.
         k: u64,
+        /// The router.
+        route: Route,
+        /// How many it chooses.
+        wanted: u64,
     },
     /// A rule id that could not be spelled in a case line.
     #[error("rule={id}: a rule id is 1 to 128 of the characters a-z 0-9 . _ + -")]
@@ -182,10 +186,10 @@ impl Case {
                 groups,
             });
         }
-        if route == Route::Llama4 && k != 1 {
-            return Err(InvalidCase::Llama4TopK { k });
+        match route.chooses() {
+            Some(wanted) if k != wanted => Err(InvalidCase::FixedTopK { k, route, wanted }),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -261,9 +265,14 @@ mod tests {
                 "route=grouped-softmax,e=2,groups=2,k=2",
                 "k=2 exceeds the 1 experts of keep=1 groups (e=2, groups=2)",
             ),
+            ("route=llama4", "k=2 with route=llama4, whose k must be 1"),
             (
-                "route=llama4",
-                "k=2 with route=llama4, which chooses one expert: k must be 1",
+                "route=sparse-mixer,k=3",
+                "k=3 with route=sparse-mixer, whose k must be 2",
+            ),
+            (
+                "route=sparse-mixer,e=1,k=1",
+                "k=1 with route=sparse-mixer, whose k must be 2",
             ),
             ("pad=h0", "pad granule h=0: must be at least 1"),
         ] {

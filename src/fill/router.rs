@@ -69,19 +69,25 @@ fn given(case: &Case) -> RouterInput {
 }
 
 /// Logits within ±4, six lower for experts out of favour. A quarter of the tokens has logits on
-/// a grid of halves, and biases are on a grid of eighths: exact ties then happen now and then.
+/// a grid of halves, and biases are on a grid of eighths: exact ties then happen now and then. Under the sparse mixer
+/// half of the tokens has its logits within 6 % of one number, so that several survive its band of 2 %.
 fn logits(case: &Case) -> RouterInput {
     let favoured = Favoured::draw(case);
     let mut logits = Vec::with_capacity((case.t * case.e) as usize);
     for token in 0..case.t {
-        let coarse = rng::value(case.seed, stream::TIES, token).is_multiple_of(4);
+        let kind = rng::value(case.seed, stream::TIES, token);
+        let coarse = kind.is_multiple_of(4);
+        let close = case.route == Route::SparseMixer && kind % 4 > 1;
         for expert in 0..case.e {
             let unit = unit(rng::value(
                 case.seed,
                 stream::ROUTER,
                 token * case.e + expert,
             ));
-            let mut logit = 8.0 * unit - 4.0;
+            let mut logit = match close {
+                true => (8.0 * self::unit(kind) - 4.0) * (1.0 + 0.06 * unit),
+                false => 8.0 * unit - 4.0,
+            };
             if coarse {
                 logit = (logit * 2.0).round() / 2.0;
             }

@@ -210,6 +210,7 @@ const ROUTES: &[Route] = &[
     Route::GroupedSigmoidBias,
     Route::Llama4,
     Route::TanhCapped,
+    Route::SparseMixer,
 ];
 
 /// The plain split first; the rest in the vocabulary's order.

@@ -227,9 +227,12 @@ fn experts(
         groups = source.pick(&fitting);
         keep = source.within(1, groups);
     }
+    if let Some(least) = route.chooses() {
+        e = e.max(least).next_multiple_of(ep);
+    }
     let left = keep * (e / groups);
-    let k = if route == Route::Llama4 {
-        1
+    let k = if let Some(fixed) = route.chooses() {
+        fixed
     } else if domain.edges > 0 && mask.on(Feature::AllExperts) && source.chance(1, 4) {
         left
     } else {

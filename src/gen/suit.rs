@@ -34,8 +34,8 @@ fn bend(case: &Case, supports: &Supports) -> Case {
     if new.route != case.route || new.e != case.e {
         (new.groups, new.keep) = (1, 1);
     }
-    if new.route.weights_input() {
-        new.k = 1;
+    if let Some(k) = new.route.chooses() {
+        (new.e, new.k) = (new.e.max(k), k);
     }
     if let Scheme::Spelled(pad) = &case.scheme {
         new.scheme = Scheme::Spelled(padding(&new, *pad, supports));

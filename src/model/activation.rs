@@ -147,7 +147,7 @@ fn constant(
             file: doc.file.to_owned(),
             key: doc.name(key),
             value: value.to_string(),
-            activation: act.name(),
+            word: act.name(),
             wanted,
         }),
         _ => Ok(()),

@@ -257,8 +257,8 @@ pub enum ModelError {
         /// The word and the valid ones.
         source: UnknownWord,
     },
-    /// A constant other than the one the activation is defined with here.
-    #[error("{file}: {key} is {value}, but {activation} is only known with {wanted}")]
+    /// A constant other than the one the activation or router is defined with here.
+    #[error("{file}: {key} is {value}, but {word} is only known with {wanted}")]
     Constant {
         /// Path as given.
         file: String,
@@ -266,8 +266,8 @@ pub enum ModelError {
         key: String,
         /// Its value.
         value: String,
-        /// The activation.
-        activation: &'static str,
+        /// The activation or router.
+        word: &'static str,
         /// The constant.
         wanted: f32,
     },

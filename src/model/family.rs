@@ -227,11 +227,8 @@ pub(super) const FAMILIES: &[Family] = &[
         types: &["phimoe"],
         classes: &["PhiMoE", "Phimoe"],
         wide: true,
-        route: Some(Route::Softmax),
+        route: Some(Route::SparseMixer),
         home: "block_sparse_moe",
-        note: Some(
-            "the sparse mixer chooses experts by masked maxima; no router word says that, so softmax stands for it",
-        ),
         ..PLAIN
     },
     Family {

@@ -5,7 +5,7 @@
 use super::doc::{self, Doc};
 use super::error::ModelError;
 use super::family::{Family, Score};
-use crate::terms::{Route, UnknownWord};
+use crate::terms::{ROUTE_MIXER_BAND, Route, UnknownWord};
 
 /// Largest scaling factor taken: the largest of facts/upstream-padding.md 4.1 is 16.
 const FACTOR_LIMIT: u64 = 1 << 20;
@@ -40,6 +40,7 @@ const FACTOR: &[&str] = &[
 // Not `n_groups`: that is Mamba's in NemotronH.
 const GROUPS: &[&str] = &["n_group", "num_expert_group"];
 const KEEP: &[&str] = &["topk_group"];
+const JITTER: &[&str] = &["router_jitter_noise"];
 
 /// A router as the config has it.
 pub(super) struct Router {
@@ -68,6 +69,9 @@ pub(super) fn read(
         notes.push(note.to_owned());
     }
     if let Some(route) = family.route {
+        if route == Route::SparseMixer {
+            sparse_mixer(doc, top_k, notes)?;
+        }
         return Ok(Router {
             route,
             groups: 1,
@@ -107,6 +111,34 @@ pub(super) fn read(
         keep,
         factor,
     })
+}
+
+/// The sparse mixer chooses two experts; its jitter is a key, and the router word has one value of it. SGLang has that
+/// value whatever the key says (`sparsemixer` in its models/phimoe.py).
+fn sparse_mixer(
+    doc: &Doc<'_>,
+    (key, top_k): (&'static str, u64),
+    notes: &mut Vec<String>,
+) -> Result<(), ModelError> {
+    let word = Route::SparseMixer.name();
+    if top_k != 2 {
+        return Err(ModelError::Constant {
+            file: doc.file.to_owned(),
+            key: doc.name(key),
+            value: top_k.to_string(),
+            word,
+            wanted: 2.0,
+        });
+    }
+    if let Some((key, jitter)) = doc.real(JITTER)?
+        && (2.0 * jitter) as f32 != ROUTE_MIXER_BAND
+    {
+        let (key, band) = (doc.name(key), ROUTE_MIXER_BAND / 2.0);
+        notes.push(format!(
+            "{key} is {jitter}; `{word}`, which has {band}, stands for it"
+        ));
+    }
+    Ok(())
 }
 
 fn factor(doc: &Doc<'_>) -> Result<f64, ModelError> {

@@ -139,5 +139,6 @@ pub const ALL: &[Mutant] = mutants! {
     "stray-write", Output(outputs::stray_write), [GUARD], "facts/reports.md B87", "a write past the end of a buffer";
     "ties-to-the-higher-id", Output(outputs::ties_to_the_higher_id), [ROUTE], "facts/peers.md F13", "ties between experts go to the higher id";
     "weights-not-renormalised", Output(outputs::weights_not_renormalised), [ROUTE], "facts/upstream-padding.md 2.3", "routing weights are not divided by their sum";
+    "mixer-not-masked", Output(outputs::mixer_not_masked), [ROUTE], "facts/upstream-padding.md 2.3", "the sparse mixer's weights are taken over all experts, not over the survivors";
     "ranks-averaged", Output(outputs::ranks_averaged), [TP_SUM], "facts/upstream-padding.md 3.1 V-1", "the ranks' outputs are averaged, not summed";
 };

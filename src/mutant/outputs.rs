@@ -134,6 +134,35 @@ pub(super) fn weights_not_renormalised(
     !output.weights.is_empty()
 }
 
+/// The sparse mixer's mask is forgotten: each weight is a softmax over all experts left.
+pub(super) fn mixer_not_masked(
+    plan: &Plan,
+    packed: &mut PackedInputs,
+    output: &mut Output,
+) -> bool {
+    let RouterInput::Logits { logits, .. } = &packed.router else {
+        return false;
+    };
+    if plan.numerics.route != Route::SparseMixer {
+        return false;
+    }
+    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
+    let factor = plan.numerics.factor as f32 / 1000.0;
+    let mut changed = false;
+    for (place, weight) in output.weights.iter_mut().enumerate() {
+        let (logits, first) = (&logits[place / k * e..][..e], place / k * k);
+        let (before, own) = (
+            &output.ids[first..place],
+            logits[output.ids[place] as usize],
+        );
+        let left = (0..e as u32).filter(|id| !before.contains(id));
+        let sum: f32 = left.map(|id| (logits[id as usize] - own).exp()).sum();
+        changed |= *weight != factor / sum;
+        *weight = factor / sum;
+    }
+    changed
+}
+
 /// The ranks' partial outputs are averaged where their sum is wanted.
 pub(super) fn ranks_averaged(plan: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
     let applies = plan.parallel.tp > 1 && output.values.iter().any(|v| *v != 0.0);

@@ -37,7 +37,8 @@ pub struct Reference {
     /// f32 may make of both. At most 1: an f32 router may rightly choose other experts. Ties of
     /// equal inputs do not count; both sides give them to the lower id.
     pub route_gap: Vec<f64>,
-    /// Per token: whether an f32 router may rightly choose other experts (`route_gap` at most 1).
+    /// Per token: whether an f32 router may rightly choose other experts, or weigh them over other survivors
+    /// (`route_gap` at most 1).
     pub ambiguous: Vec<bool>,
 }
 

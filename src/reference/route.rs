@@ -8,7 +8,7 @@ use super::error::ReferenceError;
 use super::score::{Score, scores, sigmoid, softmax};
 use crate::case::Case;
 use crate::tensor::RouterInput;
-use crate::terms::Route;
+use crate::terms::{ROUTE_MIXER_BAND, Route};
 use std::cmp::Ordering;
 
 /// Chosen experts, [t, k].
@@ -20,7 +20,8 @@ pub(super) struct Routing {
     pub(super) weights: Vec<f64>,
     /// Bounds on what f32 makes of the weights.
     pub(super) errors: Vec<f64>,
-    /// Per token, how far the choice is from another one, in units of the scores' f32 error.
+    /// Per token, how far the choice is from another one, or the sparse mixer from another set of survivors, in units
+    /// of the scores' f32 error.
     pub(super) gaps: Vec<f64>,
 }
 
@@ -145,12 +146,16 @@ fn token(case: &Case, logits: &[f32], bias: &[f32], routing: &mut Routing) {
         })
         .collect();
     let (ids, gap) = best(candidates, case.k as usize);
-    for (weight, error) in weigh(case.route, &ids, &scores) {
+    let (weights, band_gap) = match case.route {
+        Route::SparseMixer => mix(&ids, &scores),
+        route => (weigh(route, &ids, &scores), f64::INFINITY),
+    };
+    for (weight, error) in weights {
         routing.weights.push(weight);
         routing.errors.push(error);
     }
     routing.ids.extend(ids.iter().map(|&id| id as u32));
-    routing.gaps.push(gap.min(group_gap));
+    routing.gaps.push(gap.min(group_gap).min(band_gap));
 }
 
 /// Experts of the groups that a grouped router keeps; all experts for the others.
@@ -218,8 +223,44 @@ fn weigh(route: Route, ids: &[usize], scores: &[Score]) -> Vec<(f64, f64)> {
         | Route::Sigmoid
         | Route::SoftmaxBias
         | Route::GroupedSoftmax
-        | Route::TanhCapped => chosen.collect(),
+        | Route::TanhCapped
+        | Route::SparseMixer => chosen.collect(),
     }
+}
+
+/// The sparse mixer's weights: each choice is the largest logit m of those not chosen before it, weighed by softmax
+/// over the ones among them that survive, x with (m - x) / max(|x|, m) <= [`ROUTE_MIXER_BAND`]. The maximum and its
+/// equals survive, 0 / 0 of a maximum of 0 included, which stacks find to be no larger than the band.
+///
+/// Beside a survivor the weight jumps, so a logit whose ratio rounding may carry over the band is a gap: f32 rounds
+/// the difference and the quotient (or the band's product), and the band itself or not: 3u of the ratio, and what is
+/// of second order. Where flushing loses the difference or the divisor, either may come out.
+fn mix(ids: &[usize], scores: &[Score]) -> (Vec<(f64, f64)>, f64) {
+    let (band, least) = (f64::from(ROUTE_MIXER_BAND), f64::from(f32::MIN_POSITIVE));
+    let mut gap = f64::INFINITY;
+    let mut weights = Vec::with_capacity(ids.len());
+    for (slot, &id) in ids.iter().enumerate() {
+        let largest = scores[id].base;
+        let mut survivors = vec![largest];
+        let others = (0..scores.len()).filter(|n| !ids[..=slot].contains(n));
+        for logit in others.map(|n| scores[n].base) {
+            let (difference, divisor) = (largest - logit, logit.abs().max(largest));
+            if difference == 0.0 {
+                survivors.push(logit);
+                continue;
+            }
+            let ratio = difference / divisor;
+            if ratio <= band {
+                survivors.push(logit);
+            }
+            gap = gap.min(match difference.min(divisor) < least {
+                true => 0.0,
+                false => (ratio - band).abs() / (4.0 * U * ratio),
+            });
+        }
+        weights.push(softmax(&survivors, 0.0)[0]);
+    }
+    (weights, gap)
 }
 
 /// Divides by the sum s: |b'/s' - b/s| <= (eb + (b/s) es) / (s - es), where es sums the errors

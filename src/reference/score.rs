@@ -31,7 +31,7 @@ const FLUSH_ROOT: f64 = f64::from_bits((1023 - 62) << 52);
 pub(super) fn scores(route: Route, logits: &[f32], bias: &[f32]) -> Vec<Score> {
     let logits: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
     let bases: Vec<(f64, f64)> = match route {
-        Route::Given | Route::TopkSoftmax | Route::Llama4 => {
+        Route::Given | Route::TopkSoftmax | Route::Llama4 | Route::SparseMixer => {
             logits.iter().map(|&l| (l, 0.0)).collect()
         }
         Route::Softmax

@@ -89,6 +89,27 @@ fn families_whose_only_width_is_the_experts_are_read() {
     }
 }
 
+/// transformers raises for another number of experts than two.
+#[test]
+fn the_sparse_mixer_is_read_with_its_two_experts_and_its_jitter() {
+    let phi = |top_k: u64, jitter: f64| {
+        json!({
+            "model_type": "phimoe", "architectures": ["PhiMoEForCausalLM"], "moe_intermediate_size": "gone",
+            "intermediate_size": 6400, "num_experts_per_tok": top_k, "router_jitter_noise": jitter,
+        })
+    };
+    let m = changed(phi(2, 0.01)).unwrap();
+    assert_eq!((m.route, m.top_k), (Route::SparseMixer, 2));
+    let told = |m: &Model| m.notes.iter().any(|n| n.contains("router_jitter_noise"));
+    assert!(!told(&m), "{:?}", m.notes);
+    let other = changed(phi(2, 0.02)).unwrap();
+    assert!(told(&other), "{:?}", other.notes);
+    refused(
+        phi(4, 0.01),
+        &["num_experts_per_tok is 4, but sparse-mixer is only known with 2"],
+    );
+}
+
 #[test]
 fn other_families_are_read_by_their_keys() {
     let m = changed(json!({

@@ -1,6 +1,9 @@
 //! Routers: who is chosen, with which weight, and what is refused.
 
 use super::*;
+use padproof::layout::pack_layer;
+use padproof::plan::plan;
+use padproof::subject::{Cpu, Subject};
 
 fn routed(line: &str, logits: &[f32], bias: &[f32]) -> (Vec<u32>, Vec<f64>, Reference) {
     let case = case(line);
@@ -139,6 +142,72 @@ fn ties_go_to_the_lower_id_and_near_ties_are_called_ambiguous() {
     let line = "t=1,e=4,k=1,route=grouped-sigmoid-bias,groups=2,keep=1";
     let (_, _, got) = routed(line, &[1.0, 0.0, 1.0f32.next_up(), 0.0], &[0.0; 4]);
     assert!(got.ambiguous[0]);
+}
+
+/// Rows of tests/data/mixer.json: logits, ids, weights.
+fn mixed() -> Vec<(Vec<f32>, Vec<u32>, Vec<f64>)> {
+    serde_json::from_str(include_str!("../data/mixer.json")).unwrap()
+}
+
+#[test]
+fn the_sparse_mixer_gives_values_computed_elsewhere() {
+    let rows = mixed();
+    assert!(rows.len() >= 100, "{}", rows.len());
+    let survived = rows.iter().filter(|(.., w)| w[0] < 1.0 && w[1] < 1.0);
+    assert!(survived.count() >= 20);
+    for (logits, ids, weights) in rows {
+        let line = format!("t=1,e={},k=2,route=sparse-mixer", logits.len());
+        let (got, gave, reference) = routed(&line, &logits, &[]);
+        assert_eq!((got, reference.ambiguous[0]), (ids, false), "{logits:?}");
+        close(&gave, &weights);
+
+        // The CPU subject writes the router down on its own.
+        let case = case(&line);
+        let mut logical = fill(&case).unwrap();
+        let bias = Vec::new();
+        logical.router = RouterInput::Logits { logits, bias };
+        let plan = plan(&case).unwrap();
+        let output = Cpu::new().run(&plan, &pack_layer(&plan, &logical).unwrap());
+        let output = output.unwrap();
+        assert_eq!(output.ids, reference.ids);
+        let limits = weights.iter().zip(&reference.weight_bound);
+        for (got, (wanted, limit)) in output.weights.iter().zip(limits) {
+            let error = (f64::from(*got) - wanted).abs();
+            assert!(error <= *limit, "{case}: {got}, wanted {wanted}");
+        }
+    }
+}
+
+#[test]
+fn logits_on_the_edge_of_the_sparse_mixers_band_are_ambiguous() {
+    let line = "t=1,e=4,route=sparse-mixer";
+    // 1/50 is 0.02, which f32 holds as a little less.
+    let (largest, edge) = (50.0 / 32.0, 49.0f32 / 32.0);
+    let (ids, _, got) = routed(line, &[largest, edge, -3.0, 0.5], &[]);
+    assert_eq!((ids, got.ambiguous[0]), (vec![0, 1], true));
+    for (edge, survives) in [(edge.next_up(), true), (edge.next_down(), false)] {
+        let (_, weights, got) = routed(line, &[largest, edge, -3.0, 0.5], &[]);
+        let found = (weights[0] < 1.0, got.ambiguous[0]);
+        assert_eq!(found, (survives, false), "{edge}");
+    }
+    // The second choice has a band of its own.
+    let (_, _, got) = routed(line, &[9.0, largest, edge, 0.0], &[]);
+    assert!(got.ambiguous[0]);
+    // What a device flushes to zero survives there.
+    let tiny = f32::MIN_POSITIVE;
+    let (_, _, got) = routed(line, &[tiny, tiny / 2.0, -1.0, -1.0], &[]);
+    assert!(got.ambiguous[0]);
+}
+
+/// The fill draws tokens on both sides of the mask: some keep one expert, some several.
+#[test]
+fn drawn_logits_let_several_survive_the_sparse_mixer() {
+    let case = case("t=200,e=8,h=8,i=8,route=sparse-mixer,seed=5");
+    let got = run(&case, &fill(&case).unwrap());
+    let alone = got.weights.iter().filter(|w| **w == 1.0).count();
+    let doubtful = got.ambiguous.iter().filter(|a| **a).count();
+    assert!((100..300).contains(&alone), "{alone} of 400");
+    assert!(doubtful <= 2, "{doubtful} of 200");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn choose(case: &Case, logits: &[f32], bias: &[f32]) -> Vec<(usize, f32)> {
         p.iter().map(|p| p / sum).collect()
     };
     let base: Vec<f32> = match case.route {
-        Route::TopkSoftmax | Route::Llama4 => logits.to_vec(),
+        Route::TopkSoftmax | Route::Llama4 | Route::SparseMixer => logits.to_vec(),
         Route::Sigmoid | Route::SigmoidRenorm | Route::SigmoidBias | Route::GroupedSigmoidBias => {
             logits.iter().map(|&l| sigmoid(l)).collect()
         }
@@ -191,6 +191,19 @@ fn choose(case: &Case, logits: &[f32], bias: &[f32]) -> Vec<(usize, f32)> {
     let mut weights: Vec<f32> = ids.iter().map(|&n| base[n]).collect();
     match case.route {
         Route::TopkSoftmax => weights = softmax(&weights),
+        Route::SparseMixer => {
+            for (n, weight) in weights.iter_mut().enumerate() {
+                let top = *weight;
+                let masked = |x: f32| (top - x) / x.abs().max(top) > 0.02;
+                let left = (0..logits.len()).filter(|id| !ids[..n].contains(id));
+                let sum: f32 = left
+                    .map(|id| logits[id])
+                    .filter(|&x| !masked(x))
+                    .map(|x| (x - top).exp())
+                    .sum();
+                *weight = 1.0 / sum;
+            }
+        }
         Route::Llama4 => weights.iter_mut().for_each(|w| *w = sigmoid(*w)),
         Route::SoftmaxRenorm
         | Route::SigmoidRenorm

@@ -6,7 +6,7 @@ use super::sizes::{Sizes, axis};
 use crate::plan::Plan;
 use crate::subject::error::SubjectError;
 use crate::tensor::RouterInput;
-use crate::terms::{Numerics, ROUTE_TANH_CAP, Route};
+use crate::terms::{Numerics, ROUTE_MIXER_BAND, ROUTE_TANH_CAP, Route};
 
 /// Chosen experts, [t, k] row-major, in the order of choice.
 #[derive(Debug)]
@@ -23,11 +23,13 @@ pub(in crate::subject) fn route(
     input: &RouterInput,
 ) -> Result<Routing, SubjectError> {
     let numerics = &plan.numerics;
-    if numerics.route.weights_input() && sizes.k != 1 {
+    if let Some(wanted) = numerics.route.chooses()
+        && plan.dims.k != wanted
+    {
         return Err(SubjectError::Plan {
             key: "k",
             value: plan.dims.k,
-            why: format!("{} weighs the input of one expert", numerics.route),
+            why: format!("{} chooses {wanted}", numerics.route),
         });
     }
     let mut routing = match input {
@@ -113,6 +115,7 @@ struct Row {
     scores: Vec<f32>,
     /// What experts are chosen by.
     ranking: Vec<f32>,
+    /// Scores of the groups, or of the logits that are not masked.
     groups: Vec<f32>,
     chosen: Vec<usize>,
 }
@@ -147,6 +150,7 @@ impl Row {
             // Chosen by the raw logit, weighted by its sigmoid.
             Route::Llama4 => weights.iter_mut().for_each(|w| *w = sigmoid(*w)),
             Route::TopkSoftmax => softmax(weights),
+            Route::SparseMixer => self.mix(weights),
             Route::SoftmaxRenorm
             | Route::SigmoidRenorm
             | Route::SigmoidBias
@@ -185,7 +189,27 @@ impl Row {
                 }
                 softmax(scores);
             }
-            Route::Given | Route::TopkSoftmax | Route::Llama4 => {}
+            Route::Given | Route::TopkSoftmax | Route::Llama4 | Route::SparseMixer => {}
+        }
+    }
+
+    /// Each choice's softmax among the logits that it leaves unmasked; one that is chosen is masked for the next.
+    fn mix(&mut self, weights: &mut [f32]) {
+        for (weight, &id) in weights.iter_mut().zip(&self.chosen) {
+            let top = self.ranking[id];
+            self.groups.clear();
+            self.groups.extend(self.ranking.iter().map(|&x| {
+                let floor = if x.abs() > top { x.abs() } else { top };
+                // NaN, from 0 / 0, is not larger.
+                if (top - x) / floor > ROUTE_MIXER_BAND {
+                    f32::NEG_INFINITY
+                } else {
+                    x
+                }
+            }));
+            softmax(&mut self.groups);
+            *weight = self.groups[id];
+            self.ranking[id] = f32::NEG_INFINITY;
         }
     }
 

@@ -29,11 +29,7 @@ fn varied(n: u64) -> Sample {
     let act = Activation::ALL[pick(1, Activation::ALL.len())];
     let route = Route::ALL[1 + pick(2, Route::ALL.len() - 1)];
     let (tp, ep) = [(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)][pick(3, 5)];
-    let k = if route.weights_input() {
-        1
-    } else {
-        1 + pick(4, 2) as u64
-    };
+    let k = route.chooses().unwrap_or(1 + pick(4, 2) as u64);
     let dims = [
         1 + pick(5, 9) as u64,
         4,
@@ -446,6 +442,14 @@ fn mismatched_sizes_are_errors_that_name_tensor_and_numbers() {
     assert_eq!(
         error(&|s, _| s.plan.dims.halves = 2),
         "plan: halves=2: relu2 has 1"
+    );
+    assert_eq!(
+        error(&|s, _| s.plan.numerics.route = Route::Llama4),
+        "plan: k=2: llama4 chooses 1"
+    );
+    assert_eq!(
+        error(&|s, _| (s.plan.numerics.route, s.plan.dims.k) = (Route::SparseMixer, 1)),
+        "plan: k=1: sparse-mixer chooses 2"
     );
     assert!(error(&|s, _| s.plan.width_padded = u64::MAX).contains("activations needs"));
     assert!(error(&|s, _| s.plan.bias = Bias::Both).contains("no tensor w13_bias"));
