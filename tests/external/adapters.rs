@@ -1,7 +1,9 @@
 //! Real implementations that no one here wrote, as subjects: they hold, and where they differ a case
 //! shows it.
 
-use crate::external::{ends, python, script};
+use crate::external::{ends, python, script, text};
+use std::path::Path;
+use std::process::Command;
 
 /// Random cases for each; the pages say how many more were run once.
 const CASES: &str = "200";
@@ -45,6 +47,30 @@ fn transformers_holds_eager_and_grouped() {
         let path = "python/subjects/transformers_experts.py";
         holds("torch, transformers", path, how);
     }
+}
+
+/// What the reference and the CPU subject are held to (tests/reference/routing.rs) is what PhiMoE's own code gives.
+#[test]
+fn transformers_sparse_mixer_gives_the_values_kept() {
+    const ASK: &str = "
+import json, sys, torch
+from transformers.models.phimoe.modeling_phimoe import sparsemixer
+rows = json.load(open(sys.argv[1]))
+for logits, ids, weights in rows:
+    for dtype, near in (torch.float32, 1e-6), (torch.float64, 1e-14):
+        w, i = sparsemixer(torch.tensor([logits], dtype=dtype), 0.01, False)
+        assert i[0].tolist() == ids, (logits, i, ids)
+        assert all(abs(a - b) <= near for a, b in zip(w[0].tolist(), weights)), (logits, w, weights)
+print(len(rows), 'rows')
+";
+    let Some(python) = python("torch, transformers") else {
+        return;
+    };
+    let values = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mixer.json");
+    let asked = Command::new(python).arg("-c").arg(ASK).arg(values).output();
+    let out = asked.unwrap();
+    let said = format!("{}{}", text(&out.stdout), text(&out.stderr));
+    assert!(out.status.success() && said.contains("rows"), "{said}");
 }
 
 #[test]
