@@ -76,8 +76,11 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Of seven cases those that are run: seven, as what cases are asked with repeats after 2, 3, 4 and 5.
+const ALL: usize = 7;
+
 /// The boundary suite, a hundred cases a program, as many of them at a time as there are cores.
-fn silent(variable: &str) {
+fn silent(variable: &str, of_seven: usize) {
     let Some(program) = program(variable) else {
         return;
     };
@@ -98,7 +101,11 @@ fn silent(variable: &str) {
             case.mid_bf16 |= n % 2 == 0;
             records(&case, options, Fault::None)
         };
-        let all: Vec<u8> = chunk.iter().enumerate().flat_map(records).collect();
+        let cases = chunk.iter().enumerate();
+        let all: Vec<u8> = cases
+            .filter(|(m, _)| (n + m) % ALL < of_seven)
+            .flat_map(records)
+            .collect();
         let output = watched(&program, &all);
         assert!(output.status.success(), "{}", errors(&output));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -107,7 +114,7 @@ fn silent(variable: &str) {
     };
     let ran: u64 = chunks.par_iter().map(launches).sum();
     println!("{variable}: {ran} launches of a rank");
-    assert!(ran > 9000, "{ran}");
+    assert!(ran > 9000 * of_seven as u64 / ALL as u64, "{ran}");
 }
 
 /// A planted fault ends the program with the sanitizer's words.
@@ -134,12 +141,13 @@ const TSAN: &str = "PADPROOF_KERNELS_TSAN";
 
 #[test]
 fn no_address_is_out_of_bounds_over_the_boundary_suite() {
-    silent(ASAN);
+    silent(ASAN, ALL);
 }
 
 #[test]
 fn nothing_races_over_the_boundary_suite() {
-    silent(TSAN);
+    // Whether threads race turns on the path that is taken, not on every size.
+    silent(TSAN, 3);
 }
 
 #[test]
