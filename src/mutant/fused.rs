@@ -17,6 +17,40 @@ pub(super) fn fused_cut_and_padded_whole(plan: &Plan, packed: &mut PackedInputs)
     plan.width < plan.width_padded && cut_whole(plan, packed, Place::Tail)
 }
 
+/// M1 and M2 where shares differ: the second half begins right after the rank's own share of the first.
+pub(super) fn tail_pad_of_short_shares(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let short = |rank: &RankPlan| 0 < rank.len && rank.len < plan.width;
+    let applies = plan.dims.halves == 2
+        && plan.order.interleave() == 0
+        && plan.place == Place::PerHalf
+        && plan.width < plan.width_padded
+        && plan.ranks.iter().any(short);
+    if !applies {
+        return false;
+    }
+    // Rows that share a scale are one row of the scales; of one scale a half nothing moves.
+    let block = plan.w13_scale.map_or(0, |s| size(s.row_block));
+    let roles = [(Role::W13, 1), (Role::W13Bias, 1)].into_iter();
+    let mut changed = false;
+    for (role, block) in roles.chain((block > 0).then_some((Role::W13Scale, block))) {
+        changed |= all(plan, packed, role, |grids| {
+            for (n, t) in grids {
+                let (slot, len) = (t.rows / 2, t.rows * t.cols);
+                let share = size(plan.ranks[*n].len).div_ceil(block);
+                for expert in t.codes.chunks_exact_mut(len.max(1)) {
+                    // Padding is all of one code: that of the last row.
+                    let pad = expert[len - t.cols..].to_vec();
+                    expert.copy_within(slot * t.cols..(slot + share) * t.cols, share * t.cols);
+                    for row in expert[2 * share * t.cols..].chunks_exact_mut(t.cols) {
+                        row.copy_from_slice(&pad);
+                    }
+                }
+            }
+        });
+    }
+    changed
+}
+
 fn cut_whole(plan: &Plan, packed: &mut PackedInputs, place: Place) -> bool {
     let shards = size(plan.parallel.tp / plan.parallel.ep);
     let share = size(plan.dims.i) / shards;

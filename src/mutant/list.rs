@@ -61,6 +61,7 @@ pub const ALL: &[Mutant] = mutants! {
     "valid-size-floored", Plan(plans::valid_size_floored), [AGREES], "M36, V-14", "the size that a kernel is told is rounded down below the real one";
     "aligned-is-padded", Plan(plans::aligned_is_padded), [MINIMAL], "V-18", "a width that is aligned is padded all the same";
     "tail-pad", Layout(layouts::tail_pad), [IDENTITY, INERT], "M1, M2", "one pad after both halves: the second half right after the first";
+    "tail-pad-of-short-shares", Bytes(fused::tail_pad_of_short_shares), [IDENTITY, INERT], "M1, M2", "one pad after both halves, on ranks with a shorter share the second half right after that";
     "halves-swapped", Layout(layouts::halves_swapped), [IDENTITY, INERT], "M4", "gate where the kernel expects up";
     "interleaved-for-halves", Layout(layouts::interleaved_for_halves), [IDENTITY, INERT], "M5", "rows of gate and up in turn for a kernel that reads halves";
     "halves-for-interleaved", Layout(layouts::halves_for_interleaved), [IDENTITY, INERT], "M5, facts/reports.md B43", "halves for a kernel that reads rows of gate and up in turn";

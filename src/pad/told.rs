@@ -21,7 +21,7 @@ pub(super) fn notes(
     for name in files.iter().map(|f| &f.name).filter(|name| !held(name)) {
         if name.ends_with(".safetensors") {
             notes.push(format!(
-                "{name} is in no index: copied as it is, not padded"
+                "{name} is in no index: copied as it is, with experts at their old width if it holds any"
             ));
         } else if OTHER_WEIGHTS.iter().any(|end| name.ends_with(end)) {
             notes.push(format!(

@@ -35,8 +35,12 @@ pub fn padded_human(padded: &Padded, out: &Path, to: &mut dyn Write) -> io::Resu
         thousands(changed),
         thousands(all - changed)
     )?;
+    let same = match padded.linked {
+        0 => "",
+        _ => " (the same in both folders)",
+    };
     let mut files = format!(
-        "{} written, {} linked, {} copied or rewritten",
+        "{} written, {} linked{same}, {} copied or rewritten",
         plural(padded.written as u64, "file"),
         padded.linked,
         certificate.files.len()

@@ -165,3 +165,39 @@ fn scales_in_reverse_are_rearranged_whatever_their_padding_holds() {
         assert_eq!(found, ["rearranged in w13_scale"], "{pad:?}");
     }
 }
+
+/// The second half right after a short share of the first, as a loader that pads once at the end leaves it: it was told
+/// as rows that were rearranged, on the ranks with whole shares too.
+#[test]
+fn a_tail_pad_of_short_shares_is_named() {
+    for line in [
+        "e=2,h=128,i=288,tp=2,w=mxfp4,pad=i64,order=gate-up,split=ceil-block",
+        "e=2,h=64,i=176,tp=2,w=bf16,bias=both,pad=i128,order=up-gate,split=stride",
+    ] {
+        let (case, plan, logical) = made(line);
+        let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+        let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+        let mut packed = pack_layer(&plan, &logical).unwrap();
+        for (rank, of) in packed.ranks.iter_mut().zip(&plan.ranks) {
+            let (slot, len) = (plan.width_padded as usize, of.len as usize);
+            for role in [Role::W13, Role::W13Bias, Role::W13Scale] {
+                let Some(tensor) = rank.get_mut(role) else {
+                    continue;
+                };
+                let row = tensor.bytes().len() / 2 / (2 * slot);
+                for expert in tensor.bytes_mut().chunks_exact_mut(2 * slot * row) {
+                    expert.copy_within(slot * row..(slot + len) * row, len * row);
+                    expert[2 * len * row..].fill(0);
+                }
+            }
+        }
+        for ranks in [vec![1], vec![0, 1]] {
+            let dumped = after(&packed, &ranks).open();
+            let dump = Dump::find(&dumped, None, None, 2).unwrap();
+            let audit = audit_files(&plan, &layer, &dump).unwrap();
+            let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+            let names: Vec<&str> = found.iter().map(|one| one.name).collect();
+            assert_eq!(names, ["tail-pad-of-short-shares"], "{line} {ranks:?}");
+        }
+    }
+}
