@@ -75,7 +75,7 @@ pub(super) fn named(
     // Those that make every scale before those that make some where others are right.
     let mut found = if whole.is_empty() { partial } else { whole };
     if found.is_empty() {
-        found.extend(of_others(&all, plan));
+        found.extend(of_others(&all, plan).or_else(|| times(&all, plan)));
     }
     Ok(found)
 }
@@ -190,16 +190,46 @@ fn told(mut found: Diagnosis, spared: &Spared, plan: &Plan, audit: &Audit) -> Di
 /// Numbers that are all another expert's or tensor's of the layer: whose.
 fn of_others(all: &[Scales], plan: &Plan) -> Option<Diagnosis> {
     let whose = of_experts(all).or_else(|| of_tensors(all))?;
-    (!whose.is_empty()).then(|| Diagnosis {
+    let meaning = "scales of whole tensors that are another expert's or tensor's of the layer";
+    (!whose.is_empty())
+        .then(|| mismatch(plan, meaning, Evidence::Elements, listed(whose.into_iter())))
+}
+
+fn mismatch(plan: &Plan, meaning: &'static str, by: Evidence, detail: String) -> Diagnosis {
+    Diagnosis {
         name: "global-scale-mismatch",
-        meaning: "scales of whole tensors that are another expert's or tensor's of the layer",
+        meaning,
         source: "no report; this audit's comparison with every such scale of the layer",
-        by: Evidence::Elements,
+        by,
         experts: usize::try_from(plan.dims.e).ok().map(|e| 0..e),
         tensors: Vec::new(),
         ranks: Vec::new(),
-        detail: listed(whose.into_iter()),
+        detail,
         sample: String::new(),
+    }
+}
+
+/// Several numbers that are all what they should be times one factor, to within a rounding of each.
+fn times(all: &[Scales], plan: &Plan) -> Option<Diagnosis> {
+    let pairs = all.iter().flat_map(|s| s.held.iter().zip(&s.wanted));
+    let wrong: Vec<f64> = pairs
+        .filter(|(held, wanted)| held.to_bits() != wanted.to_bits())
+        .map(|(held, wanted)| f64::from(*held) / f64::from(*wanted))
+        .collect();
+    let [factor, rest @ ..] = wrong.as_slice() else {
+        return None;
+    };
+    let near = |other: &f64| (other / factor - 1.0).abs() <= 2.0 * f64::from(f32::EPSILON);
+    let same = factor.is_normal() && !rest.is_empty() && rest.iter().all(near);
+    let tensors: BTreeSet<&str> = (all.iter())
+        .filter(|s| s.held != s.wanted)
+        .map(|s| s.role.name())
+        .collect();
+    let meaning = "scales of whole tensors that are the checkpoint's times one factor";
+    let factor = *factor as f32;
+    same.then(|| Diagnosis {
+        tensors: tensors.into_iter().collect(),
+        ..mismatch(plan, meaning, Evidence::Values, format!("{factor} times"))
     })
 }
 

@@ -201,3 +201,34 @@ fn a_tail_pad_of_short_shares_is_named() {
         }
     }
 }
+
+/// Global scales that are all twice what they should be had no name; one alone that is anything has none still.
+#[test]
+fn global_scales_times_one_factor_are_named_with_it() {
+    let line = "e=2,h=64,i=96,tp=2,w=nvfp4,pad=i128,fill=wild";
+    let (case, plan, logical) = made(line);
+    let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
+    let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
+    for (most, wanted) in [
+        (
+            usize::MAX,
+            Some("global-scale-mismatch in w13_scale_2, 2 times"),
+        ),
+        (1, None),
+    ] {
+        let mut packed = pack_layer(&plan, &logical).unwrap();
+        for rank in &mut packed.ranks {
+            let scales = rank.get_mut(Role::W13Global).unwrap();
+            for scale in scales.f32s_mut().iter_mut().take(most) {
+                *scale *= 2.0;
+            }
+        }
+        let ranks: &[usize] = if most == 1 { &[0] } else { &[0, 1] };
+        let dumped = after(&packed, ranks).open();
+        let dump = Dump::find(&dumped, None, None, 2).unwrap();
+        let audit = audit_files(&plan, &layer, &dump).unwrap();
+        let found = diagnose(&plan, &layer, &dump, &audit).unwrap();
+        let found: Vec<String> = found.iter().map(told).collect();
+        assert_eq!(found, wanted.as_slice(), "{most}");
+    }
+}
