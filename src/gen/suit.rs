@@ -6,7 +6,7 @@ use super::draw::{group, lcm, row_group};
 use crate::case::{Case, PadSpec, Scheme};
 use crate::plan::storage_granule;
 use crate::subject::Supports;
-use crate::terms::{Order, Split, Storage};
+use crate::terms::{Order, Route, Split, Storage};
 use std::str::FromStr;
 
 /// The case with every word and size that the subject does not take replaced by one that it does;
@@ -31,6 +31,7 @@ fn bend(case: &Case, supports: &Supports) -> Case {
     let mid = if case.mid_bf16 { "bf16" } else { "f32" };
     new.mid_bf16 = listed(supports, "mids", mid, chance) == "bf16";
     sizes(&mut new, supports);
+    new.route = router(&new, supports);
     if new.route != case.route || new.e != case.e {
         (new.groups, new.keep) = (1, 1);
     }
@@ -42,6 +43,17 @@ fn bend(case: &Case, supports: &Supports) -> Case {
     }
     new.h = new.h.next_multiple_of(row_group(new.w));
     new
+}
+
+/// The case's router, or the first listed one where the subject does not take as many experts as it chooses.
+fn router(case: &Case, supports: &Supports) -> Route {
+    let (least, most) = supports.sizes("top_k");
+    let most = most.min(supports.sizes("experts").1.saturating_mul(case.ep.max(1)));
+    let fits = |route: &Route| route.chooses().is_none_or(|k| least <= k && k <= most);
+    let listed = supports.words("routes").iter();
+    let listed = listed.filter_map(|word| word.parse().ok());
+    let mut all = [case.route].into_iter().chain(listed);
+    all.find(fits).unwrap_or(case.route)
 }
 
 /// The word itself if it is listed, else one that is.

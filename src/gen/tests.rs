@@ -39,6 +39,9 @@ fn nearly_every_draw_can_be_bent_to_a_subject() {
             "max": {"tokens": 4, "hidden": 256, "intermediate": 512}}"#,
         r#"{"weights": "*", "activations": "*", "orders": "*", "routes": "*", "biases": "*",
             "input_quants": "*", "mid_quants": "*", "mids": "*", "stores": "*", "nibbles": "*"}"#,
+        // Some routers choose one expert or two, and no other number.
+        r#"{"weights": ["f32"], "min": {"tokens": 1}, "max": {"top_k": 1}, "routes": "*"}"#,
+        r#"{"weights": ["f32"], "min": {"tokens": 1}, "max": {"experts": 1, "ep": 1}, "routes": "*"}"#,
     ];
     for (n, text) in picky.iter().enumerate() {
         let supports = Supports::parse(text).unwrap();
@@ -53,7 +56,7 @@ fn nearly_every_draw_can_be_bent_to_a_subject() {
         }
         assert!(asked > 980, "subject {n}: {asked} of 1000");
         // One that takes everything is asked what was drawn, but for words that mean nothing.
-        assert!(n < 2 || unlike < 50, "{unlike} of 1000 were bent");
+        assert!(n != 2 || unlike < 50, "{unlike} of 1000 were bent");
     }
 }
 
