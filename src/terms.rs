@@ -266,7 +266,7 @@ words! {
         Llama4 = "llama4",
         /// 30 tanh(x/30), softmax, top-k, not renormalised (Grok).
         TanhCapped = "tanh-capped",
-        /// Twice the largest logit m left, weighted by softmax over the logits x left with (m - x)/max(|x|, m) <= 0.02 (Phi-3.5-MoE).
+        /// Two experts in turn, each of the largest logit m not chosen yet, weighted by softmax over the logits x not chosen yet with (m - x)/max(|x|, m) <= 0.02 (Phi-3.5-MoE).
         SparseMixer = "sparse-mixer",
     }
 }

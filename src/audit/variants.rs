@@ -240,8 +240,8 @@ impl Variants {
             })
     }
 
-    /// Whether a tensor of the dump holds what these make of elements and the plan would not: of scales an element, as
-    /// any finite one may stand where these leave padding. What changes padding alone writes all of it.
+    /// Whether these would change an element of a tensor (of scales one they make; of others one they overwrite too), or,
+    /// changing padding alone, wrote all of that in the dump. That the dump holds what they make was asked before.
     pub(super) fn explains(&self, right: &Variants, held: &Held<'_>) -> bool {
         let scales = matches!(held.stored.role, Role::W13Scale | Role::W2Scale);
         let rank = held.stored.rank;

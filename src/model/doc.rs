@@ -31,6 +31,14 @@ impl<'a> Doc<'a> {
         }
     }
 
+    /// Where the object lies, in words at the top too.
+    pub(super) fn place(&self) -> String {
+        match self.path {
+            "" => "the top level".to_owned(),
+            path => path.to_owned(),
+        }
+    }
+
     /// The value at a key, which may be dotted; null counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.raw(key).filter(|v| !v.is_null())

@@ -271,6 +271,16 @@ pub enum ModelError {
         /// The constant.
         wanted: f32,
     },
+    /// Weights of one part in several formats.
+    #[error("{file}: {key}: {what}; one format for all of them is needed")]
+    Mixture {
+        /// Path as given.
+        file: String,
+        /// The key of the quantisation.
+        key: String,
+        /// The formats in words.
+        what: String,
+    },
     /// A quantisation that no weight format describes.
     #[error("{file}: {key}: {what} is no format known here; known: {}", formats())]
     NoFormat {

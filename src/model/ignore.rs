@@ -19,6 +19,8 @@ const DEPTH_LIMIT: u32 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
     layered: HashMap<u64, Layered>,
+    /// Names of modules in any layer, between dots; lists name every module of every expert.
+    plain: HashSet<String>,
     general: Vec<Pattern>,
     /// The least and the largest expert but the first that patterns name.
     experts: Option<(u64, u64)>,
@@ -102,30 +104,35 @@ impl Patterns {
             let digits = rest.split('.').next()?;
             digits.parse().ok()
         });
+        match (layer, wild) {
+            (Some(layer), false) => {
+                let own = self.layered.entry(layer).or_default();
+                own.plain.insert(format!(".{text}."));
+            }
+            (Some(layer), true) => {
+                let own = self.layered.entry(layer).or_default();
+                own.wild.push(Pattern::Wild(text.to_owned()));
+            }
+            (None, false) => {
+                self.plain.insert(format!(".{text}."));
+            }
+            (None, true) if self.general.len() < GENERAL_LIMIT => {
+                self.general.push(Pattern::Wild(text.to_owned()));
+            }
+            (None, true) => {
+                self.unread += 1;
+                return;
+            }
+        }
         if let Some(n @ 1..) = expert(text) {
             let (least, most) = self.experts.unwrap_or((n, n));
             self.experts = Some((least.min(n), most.max(n)));
         }
-        let pattern = if wild {
-            Pattern::Wild(text.to_owned())
-        } else {
-            Pattern::Plain(format!(".{text}."))
-        };
-        match (layer, pattern) {
-            (Some(layer), Pattern::Plain(text)) => {
-                self.layered.entry(layer).or_default().plain.insert(text);
-            }
-            (Some(layer), wild) => self.layered.entry(layer).or_default().wild.push(wild),
-            (None, pattern) if self.general.len() < GENERAL_LIMIT => self.general.push(pattern),
-            (None, _) => self.unread += 1,
-        }
     }
 
     /// Experts but the first that patterns name: the least and the largest.
-    pub(super) fn experts(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn experts(&self) -> Option<(u64, u64)> {
         self.experts
-            .into_iter()
-            .flat_map(|(least, most)| [least, most])
     }
 
     /// Whether a module `mtp.layers.0.TAIL` is covered, for any of `tails`.
@@ -136,9 +143,19 @@ impl Patterns {
             .any(|pattern| names().any(|name| pattern.hits(&name)))
     }
 
+    /// Whether a plain pattern is a part of a module's name, between dots.
+    fn names(&self, name: &str) -> bool {
+        let dots = || name.match_indices('.').map(|(at, _)| at);
+        !self.plain.is_empty()
+            && dots().any(|from| {
+                let mut ends = dots().filter(|end| *end > from);
+                ends.any(|end| self.plain.contains(&name[from..=end]))
+            })
+    }
+
     /// Of `layers`, how many have a module `layers.N.TAIL` that is covered, for any of `tails`.
     pub(super) fn covered(&self, layers: &[u64], tails: &[String]) -> usize {
-        if self.layered.is_empty() && self.general.is_empty() {
+        if self.layered.is_empty() && self.plain.is_empty() && self.general.is_empty() {
             return 0;
         }
         let any = |layer: u64| {
@@ -149,6 +166,7 @@ impl Patterns {
             let own = self.layered.get(&layer);
             names.iter().any(|name| {
                 own.is_some_and(|own| own.hits(name))
+                    || self.names(name)
                     || self.general.iter().any(|pattern| pattern.hits(name))
             })
         };
@@ -197,7 +215,12 @@ fn expand(regex: &str, depth: u32) -> Option<Vec<String>> {
         rest = &rest[c.len_utf8()..];
         let mut one = match c {
             '^' => continue,
-            '.' | '\\' | '[' => {
+            '[' => {
+                let (one, after) = class(rest)?;
+                rest = after;
+                one
+            }
+            '.' | '\\' => {
                 let (atom, after) = atom(c, rest)?;
                 rest = after;
                 vec![atom]
@@ -238,7 +261,6 @@ fn expand(regex: &str, depth: u32) -> Option<Vec<String>> {
 fn atom(c: char, rest: &str) -> Option<(String, &str)> {
     match c {
         '.' => Some(("?".to_owned(), rest)),
-        '[' => rest.find(']').map(|end| ("?".to_owned(), &rest[end + 1..])),
         _ => {
             let next = rest.chars().next()?;
             let after = &rest[next.len_utf8()..];
@@ -249,6 +271,25 @@ fn atom(c: char, rest: &str) -> Option<(String, &str)> {
             };
             Some((text, after))
         }
+    }
+}
+
+/// What a class of characters may be, and what follows it: each digit where it is of some digits alone, else anything.
+fn class(rest: &str) -> Option<(Vec<String>, &str)> {
+    let (inner, after) = rest.split_once(']')?;
+    let mut digits = Vec::new();
+    let mut left = inner.as_bytes();
+    while let [first @ b'0'..=b'9', more @ ..] = left {
+        let (last, more) = match more {
+            [b'-', last @ b'0'..=b'9', more @ ..] => (last, more),
+            more => (first, more),
+        };
+        digits.extend((*first..=*last).map(|digit| char::from(digit).to_string()));
+        left = more;
+    }
+    match left.is_empty() && (1..10).contains(&digits.len()) {
+        true => Some((digits, after)),
+        false => Some((vec!["?".to_owned()], after)),
     }
 }
 
@@ -361,6 +402,8 @@ mod tests {
             2
         );
         assert_eq!(covered(r"re:.*layers\.[0-9]+\.mlp", "mlp.up_proj"), 3);
+        assert_eq!(covered(r"re:.*layers\.[0-9]\.mlp", "mlp.up_proj"), 3);
+        assert_eq!(covered(r"re:.*layers\.[1-9]\.mlp", "mlp.up_proj"), 2);
     }
 
     #[test]

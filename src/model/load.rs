@@ -289,13 +289,14 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<
     let dense_key = dense.map(|(key, _)| key);
     let dense = dense.map(|(_, width)| width);
     // The experts' dtype is written where the experts are; the quantisation at the top mostly.
-    let quant = quant::read(
+    let (quant, [_, no_shared, no_dense]) = quant::read(
         &[root, doc],
         beside.as_ref(),
         &family,
         (&layers.among(only), shared.is_some()),
         &mut notes,
     )?;
+    let (shared, dense) = (shared.filter(|_| !no_shared), dense.filter(|_| !no_dense));
 
     if shared.is_some() && layers.draft && quant.draft_format.is_some() {
         let note = "draft layers are stored in another format: in which their shared experts are was not looked for, so no figure has them";

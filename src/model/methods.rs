@@ -20,6 +20,11 @@ pub(super) struct Scheme {
 }
 
 impl Scheme {
+    /// The format's word, of weights that stay as they are too.
+    pub(super) fn word(scheme: Option<Scheme>) -> String {
+        scheme.map_or("unquantised".to_owned(), |s| s.format.to_string())
+    }
+
     pub(super) const fn of(format: WeightFormat) -> Self {
         let group = match format {
             WeightFormat::Nvfp4 => Some(16),

@@ -11,10 +11,9 @@ use super::ignore::Patterns;
 use super::layers::Layers;
 use super::methods::{Scheme, unknown};
 use super::parts::{Part, of_expert, parts};
-use super::schemes::{Schemes, schemes};
+use super::schemes::{Schemes, Stored, Unread, schemes};
 use crate::terms::WeightFormat;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 const IGNORE: &[&str] = &[
     "ignore",
@@ -26,14 +25,15 @@ const IGNORE: &[&str] = &[
 ];
 
 /// Reads the formats. `configs` are the objects that may hold `quantization_config`, best first;
-/// `beside` is `hf_quant_config.json`, which must agree where both say something.
+/// `beside` is `hf_quant_config.json`, which must agree where both say something. Of routed experts, shared ones and
+/// dense MLPs it says too which have no one format, and are not planned.
 pub(super) fn read(
     configs: &[Doc<'_>],
     beside: Option<&Doc<'_>>,
     family: &Family,
     (layers, has_shared): (&Layers, bool),
     notes: &mut Vec<String>,
-) -> Result<Quant, ModelError> {
+) -> Result<(Quant, [bool; 3]), ModelError> {
     let plain = plain(configs, notes)?;
     let parts = parts(family, layers, has_shared);
     let (own, beside) = (entry(configs)?, beside.map(beside_entry).transpose()?);
@@ -41,6 +41,7 @@ pub(super) fn read(
         mut method,
         parts: found,
         others,
+        unplanned,
     } = match (&own, &beside) {
         (Some(entry), _) | (None, Some(entry)) => formats(entry, &parts, notes)?,
         (None, None) => Formats {
@@ -61,7 +62,7 @@ pub(super) fn read(
     if method == "none" && routed.is_some() {
         method = "expert_dtype".to_owned();
     }
-    Ok(Quant {
+    let quant = Quant {
         format: routed.map_or(plain, |s| s.format),
         method,
         block: routed.and_then(|s| s.block),
@@ -79,7 +80,8 @@ pub(super) fn read(
             .collect(),
         zero_points: found.iter().flatten().find_map(|s| s.zero_points),
         act_order: found.iter().flatten().any(|s| s.act_order),
-    })
+    };
+    Ok((quant, unplanned))
 }
 
 /// What an entry makes of a model.
@@ -91,6 +93,8 @@ struct Formats {
     parts: [Option<Scheme>; 3],
     /// Other schemes of routed experts, with their numbers of layers.
     others: Vec<(Option<Scheme>, usize)>,
+    /// Parts but the first that are stored in a way that is not planned.
+    unplanned: [bool; 3],
 }
 
 /// How the experts of the first layer behind the numbered ones are stored.
@@ -110,7 +114,8 @@ fn draft(
     if ignored.covered(&behind, &part.tails) > 0 || ignored.covers_draft(&part.tails) {
         return Ok(None);
     }
-    Ok(schemes(entry)?.of(&part))
+    let stored = schemes(entry)?.of(&part, true);
+    stored.map_err(|unread| no_format(entry, &unread))
 }
 
 /// What an entry makes of each part, with the method it names.
@@ -126,18 +131,30 @@ fn formats(
         );
     }
     let ignored = ignored(entry)?;
-    if ignored.unread > 0 {
-        notes.push(format!(
-            "{} patterns of modules left unquantised could not be read",
-            ignored.unread
-        ));
+    let own = schemes.patterns().map(|patterns| patterns.unread).sum();
+    for (unread, modules) in [
+        (ignored.unread, "left unquantised"),
+        (own, "with a format of their own"),
+    ] {
+        if unread > 0 {
+            notes.push(format!(
+                "{unread} patterns of modules {modules} could not be read"
+            ));
+        }
     }
     let mut formats = Formats::default();
-    for (part, slot) in parts.iter().zip(&mut formats.parts) {
-        let each = each_layer(&schemes, &ignored, part);
-        if part.exists {
-            alike(entry, &schemes, &ignored, part, &each)?;
-        }
+    let slots = formats.parts.iter_mut().zip(&mut formats.unplanned);
+    for (part, (slot, unplanned)) in parts.iter().zip(slots) {
+        let each = match alike(entry, &schemes, &ignored, part) {
+            Ok(each) => each,
+            Err(error) if part.routed => return Err(error),
+            Err(error) if part.exists => {
+                notes.push(format!("{} are not planned: {error}", part.word));
+                *unplanned = true;
+                continue;
+            }
+            Err(_) => continue,
+        };
         let mut counts = counted(&each);
         let Some((main, _)) = counts.first() else {
             continue;
@@ -154,83 +171,91 @@ fn formats(
     Ok(formats)
 }
 
-/// The scheme of a part in each of its layers.
-fn each_layer(schemes: &Schemes, ignored: &Patterns, part: &Part<'_>) -> Vec<Option<Scheme>> {
+/// How a part is stored in each of its layers, of modules `tails`.
+fn each_layer(
+    schemes: &Schemes,
+    ignored: &Patterns,
+    part: &Part<'_>,
+    tails: &[String],
+) -> Vec<Stored> {
     let of = |layer| {
         let one = Part {
             layers: layer,
-            tails: part.tails.clone(),
+            tails: tails.to_vec(),
             first: Vec::new(),
             ..*part
         };
-        let left_out = ignored.covered(layer, &part.tails) > 0;
-        if left_out { None } else { schemes.of(&one) }
+        match ignored.covered(layer, tails) > 0 {
+            true => Ok(None),
+            false => schemes.of(&one, false),
+        }
     };
     part.layers.chunks(1).map(of).collect()
 }
 
-/// Refuses a part whose first projections, or whose experts that patterns name, are stored otherwise than the first
-/// expert's second one, `each`; and modules with a scheme that no format describes.
+/// The modules that are looked at beside a part's own: its first projections, and both of the experts of the least and
+/// the largest number that patterns name.
+fn others(schemes: &Schemes, ignored: &Patterns, part: &Part<'_>) -> Vec<Vec<String>> {
+    let mut all = vec![part.first.clone()];
+    if part.routed {
+        let named = schemes
+            .patterns()
+            .chain([ignored])
+            .filter_map(Patterns::experts);
+        let ends = named.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        for n in ends.into_iter().flat_map(|(least, most)| [least, most]) {
+            all.push(of_expert(&part.tails, n));
+            all.push(of_expert(&part.first, n));
+        }
+    }
+    all
+}
+
+/// The scheme of a part in each of its layers.
+///
+/// # Errors
+/// A scheme that no format describes, and modules of one layer that are stored differently.
 fn alike(
     entry: &Doc<'_>,
     schemes: &Schemes,
     ignored: &Patterns,
     part: &Part<'_>,
-    each: &[Option<Scheme>],
-) -> Result<(), ModelError> {
-    let mut others = vec![part.first.clone()];
-    if part.routed {
-        let named = schemes
-            .list
-            .iter()
-            .filter_map(|(reach, _)| reach.patterns());
-        let named = named.chain([ignored]).flat_map(Patterns::experts);
-        for n in named.collect::<BTreeSet<u64>>() {
-            others.push(of_expert(&part.tails, n));
-            others.push(of_expert(&part.first, n));
-        }
-    }
-    for tails in [vec![part.tails.clone()], others].concat() {
-        let other = Part {
-            tails,
-            first: Vec::new(),
-            ..*part
-        };
-        if let Some(unread) = schemes.unread(&other) {
-            return Err(ModelError::NoFormat {
-                file: entry.file.to_owned(),
-                key: unread.key.clone(),
-                what: unread.what.clone(),
-            });
-        }
-        let found = each_layer(schemes, ignored, &other);
+) -> Result<Vec<Option<Scheme>>, ModelError> {
+    let read = |tails: &[String]| -> Result<Vec<Option<Scheme>>, ModelError> {
+        let each = each_layer(schemes, ignored, part, tails).into_iter();
+        each.map(|stored| stored.map_err(|unread| no_format(entry, &unread)))
+            .collect()
+    };
+    let each = read(&part.tails)?;
+    for tails in others(schemes, ignored, part) {
+        let found = read(&tails)?;
         let differ = each
             .iter()
             .zip(&found)
             .position(|(one, other)| one != other);
-        let Some(at) = differ else { continue };
-        let stored = |scheme: &Option<Scheme>| {
-            scheme.map_or("unquantised".to_owned(), |s| s.format.to_string())
-        };
-        return Err(ModelError::NoFormat {
-            file: entry.file.to_owned(),
-            key: if entry.path.is_empty() {
-                "the top level"
-            } else {
-                entry.path
-            }
-            .to_owned(),
-            what: format!(
-                "{} in {} and {} in {} of layer {}",
-                stored(&each[at]),
-                part.tails[0],
-                stored(&found[at]),
-                other.tails[0],
-                part.layers[at]
-            ),
-        });
+        if let Some(at) = differ {
+            let [one, other] = [each[at], found[at]].map(Scheme::word);
+            let (layer, own) = (part.layers[at], &part.tails[0]);
+            return Err(ModelError::Mixture {
+                file: entry.file.to_owned(),
+                key: entry.place(),
+                what: format!(
+                    "{one} in {own} and {other} in {} of layer {layer}",
+                    tails[0]
+                ),
+            });
+        }
     }
-    Ok(())
+    Ok(each)
+}
+
+/// The error for a scheme that no format describes.
+fn no_format(entry: &Doc<'_>, unread: &Unread) -> ModelError {
+    ModelError::NoFormat {
+        file: entry.file.to_owned(),
+        key: unread.key.clone(),
+        what: unread.what.clone(),
+    }
 }
 
 /// Schemes with the number of layers of each: quantised ones first, of them the most frequent.
@@ -248,11 +273,9 @@ fn counted(each: &[Option<Scheme>]) -> Vec<(Option<Scheme>, usize)> {
 
 /// Says that layers differ, and how they are planned.
 fn mixed(part: &Part<'_>, counts: &[(Option<Scheme>, usize)]) -> String {
-    let word =
-        |scheme: &Option<Scheme>| scheme.map_or("unquantised".to_owned(), |s| s.format.to_string());
     let each: Vec<String> = counts
         .iter()
-        .map(|(scheme, layers)| format!("{} in {layers}", word(scheme)))
+        .map(|(scheme, layers)| format!("{} in {layers}", Scheme::word(*scheme)))
         .collect();
     let how = match part.routed {
         true => "each is planned",
@@ -276,14 +299,8 @@ fn agree(
     other: &[Option<Scheme>; 3],
 ) -> Result<(), ModelError> {
     let said = |doc: &Doc<'_>, scheme: &Option<Scheme>| {
-        let (file, key) = (
-            doc.file.to_owned(),
-            match doc.path {
-                "" => "the top level".to_owned(),
-                path => path.to_owned(),
-            },
-        );
-        let value = scheme.map_or("unquantised".to_owned(), |s| s.format.to_string());
+        let (file, key) = (doc.file.to_owned(), doc.place());
+        let value = Scheme::word(*scheme);
         Box::new(Said { file, key, value })
     };
     for ((part, a), b) in parts.iter().zip(found).zip(other) {

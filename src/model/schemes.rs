@@ -7,7 +7,7 @@ use super::doc::{Doc, shown, word};
 use super::error::ModelError;
 use super::facts::ZeroPoints;
 use super::ignore::Patterns;
-use super::methods::{self, Scheme, no_format, unknown};
+use super::methods::{self, Scheme, unknown};
 use super::overrides::with_overrides;
 use super::parts::Part;
 use crate::terms::WeightFormat;
@@ -23,25 +23,28 @@ pub(super) enum Reach {
 /// Schemes in order of precedence: the first that reaches a part is its own.
 pub(super) struct Schemes {
     pub(super) method: String,
-    pub(super) list: Vec<(Reach, Option<Scheme>)>,
-    /// Modules with a scheme that no format describes.
-    pub(super) unread: Vec<Unread>,
+    pub(super) list: Vec<(Reach, Stored)>,
 }
 
-/// Modules, and the key and the words of their scheme.
+/// How a module is stored: by a scheme, as it was, or so that no format describes it.
+pub(super) type Stored = Result<Option<Scheme>, Unread>;
+
+/// A scheme that no format describes: its key, and the scheme in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unread {
-    pub(super) patterns: Patterns,
     pub(super) key: String,
     pub(super) what: String,
 }
 
-impl Reach {
-    /// The patterns of modules that it names.
-    pub(super) fn patterns(&self) -> Option<&Patterns> {
-        match self {
-            Reach::Named(patterns) => Some(patterns),
-            Reach::All | Reach::RoutedOnly => None,
-        }
+/// The scheme that is read, or what no format describes.
+///
+/// # Errors
+/// Whatever else hinders reading it.
+pub(super) fn stored(read: Result<Option<Scheme>, ModelError>) -> Result<Stored, ModelError> {
+    match read {
+        Ok(scheme) => Ok(Ok(scheme)),
+        Err(ModelError::NoFormat { key, what, .. }) => Ok(Err(Unread { key, what })),
+        Err(error) => Err(error),
     }
 }
 
@@ -49,39 +52,42 @@ impl Schemes {
     fn all(method: &str, scheme: Option<Scheme>) -> Self {
         Schemes {
             method: method.to_owned(),
-            list: vec![(Reach::All, scheme)],
-            unread: Vec::new(),
+            list: vec![(Reach::All, Ok(scheme))],
         }
     }
 
     fn routed(method: &str, routed: WeightFormat, rest: Option<Scheme>) -> Self {
         let list = vec![
-            (Reach::RoutedOnly, Some(Scheme::of(routed))),
-            (Reach::All, rest),
+            (Reach::RoutedOnly, Ok(Some(Scheme::of(routed)))),
+            (Reach::All, Ok(rest)),
         ];
         Schemes {
             method: method.to_owned(),
             list,
-            unread: Vec::new(),
         }
     }
 
-    /// Why modules of a part have no scheme, if some have none.
-    pub(super) fn unread(&self, part: &Part<'_>) -> Option<&Unread> {
-        let mut unread = self.unread.iter();
-        unread.find(|one| one.patterns.covered(part.layers, &part.tails) > 0)
-    }
-
-    pub(super) fn of(&self, part: &Part<'_>) -> Option<Scheme> {
+    /// How a part is stored; `draft` says that it may be named by its draft's own number too.
+    pub(super) fn of(&self, part: &Part<'_>, draft: bool) -> Stored {
         let reaches = |reach: &Reach| match reach {
             Reach::All => true,
             Reach::RoutedOnly => part.routed,
-            Reach::Named(patterns) => patterns.covered(part.layers, &part.tails) > 0,
+            Reach::Named(patterns) => {
+                patterns.covered(part.layers, &part.tails) > 0
+                    || draft && patterns.covers_draft(&part.tails)
+            }
         };
-        self.list
-            .iter()
-            .find(|(reach, _)| reaches(reach))
-            .and_then(|(_, scheme)| *scheme)
+        let mut list = self.list.iter();
+        let found = list.find(|(reach, _)| reaches(reach));
+        found.map_or(Ok(None), |(_, stored)| stored.clone())
+    }
+
+    /// The patterns of modules that have a scheme of their own.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = &Patterns> {
+        self.list.iter().filter_map(|(reach, _)| match reach {
+            Reach::Named(patterns) => Some(patterns),
+            Reach::All | Reach::RoutedOnly => None,
+        })
     }
 }
 
@@ -146,7 +152,7 @@ pub(super) fn schemes(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
                 };
                 methods::with_zero_points(entry, key, yes, scheme)
             };
-            with_overrides(entry, method, read(entry)?, read)
+            with_overrides(entry, method, read)
         }
         "modelopt" | "modelopt_fp4" | "modelopt_mixed" | "modelopt_mxfp8" => {
             modelopt(entry, method)
@@ -207,12 +213,14 @@ fn by_layer(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
     }
     let list = kinds
         .into_iter()
-        .map(|(scheme, names)| (Reach::Named(Patterns::new(names.into_iter())), Some(scheme)))
+        .map(|(scheme, names)| {
+            let named = Reach::Named(Patterns::new(names.into_iter()));
+            (named, Ok(Some(scheme)))
+        })
         .collect();
     Ok(Schemes {
         method: method.to_owned(),
         list,
-        unread: Vec::new(),
     })
 }
 
@@ -255,21 +263,27 @@ fn groups(entry: &Doc<'_>, method: &str) -> Result<Schemes, ModelError> {
             named.push((Reach::Named(Patterns::new(names.into_iter())), scheme));
         }
     }
-    let of_all = |(reach, scheme): &(Reach, Option<Scheme>)| {
-        matches!(reach, Reach::All)
-            .then(|| scheme.map_or("nothing".to_owned(), |s| s.format.to_string()))
-    };
-    let mut of_all: Vec<String> = classes.iter().filter_map(of_all).collect();
-    of_all.dedup();
-    if let [one, two, ..] = of_all.as_slice() {
-        let what = format!("{one} and {two} for the same modules");
-        return Err(no_format(entry, "config_groups", what));
+    let mut of_all = classes
+        .iter()
+        .filter(|(reach, _)| matches!(reach, Reach::All));
+    if let Some((_, one)) = of_all.next()
+        && let Some((_, two)) = of_all.find(|(_, two)| one != two)
+    {
+        return Err(ModelError::Mixture {
+            file: entry.file.to_owned(),
+            key: entry.name("config_groups"),
+            what: format!(
+                "{} and {} for the same modules",
+                Scheme::word(*one),
+                Scheme::word(*two)
+            ),
+        });
     }
     named.extend(classes);
+    let list = named.into_iter().map(|(reach, scheme)| (reach, Ok(scheme)));
     Ok(Schemes {
         method: method.to_owned(),
-        list: named,
-        unread: Vec::new(),
+        list: list.collect(),
     })
 }
 
@@ -303,16 +317,15 @@ fn quark(entry: &Doc<'_>) -> Result<Schemes, ModelError> {
             let scheme = weight(&Doc { map, ..layers })?;
             list.push((
                 Reach::Named(Patterns::new([name.as_str()].into_iter())),
-                scheme,
+                Ok(scheme),
             ));
         }
     }
     if let Some(global) = entry.object("global_quant_config", "global_quant_config")? {
-        list.push((Reach::All, weight(&global)?));
+        list.push((Reach::All, Ok(weight(&global)?)));
     }
     Ok(Schemes {
         method: "quark".to_owned(),
         list,
-        unread: Vec::new(),
     })
 }

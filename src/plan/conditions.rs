@@ -258,7 +258,7 @@ pub(super) fn narrow_buffer(rule: &Rule, loader: Split, share: u64, made: u64) -
         unit: Unit::Elements,
         granule: 0,
         message: format!(
-            "the model's own loader gives a rank {share} channels ({loader}), and the buffers are made for {made} ({}): what {} does with the rest was not read",
+            "the model's own loader gives a rank {share} channels ({loader}), and the buffers are made for {made} ({}): what {} does with the rest was not read, and the sizes shown are those of the loader",
             rule.split, rule.backend
         ),
         effect: Effect::Unknown,

@@ -290,7 +290,7 @@ fn beside(part: &Beside) -> String {
 pub(super) fn ways(one: &RuleAdvice) -> Vec<String> {
     let cheapest = one.cheapest.as_ref();
     let cheapest =
-        cheapest.map(|way| format!("tp {}, the least padded above 1: {}", way.tp, cost(way)));
+        cheapest.map(|way| format!("tp {}, which pads least above tp 1: {}", way.tp, cost(way)));
     let lines = one.instead.iter().map(|instead| {
         let line = way(instead);
         let pads = one.fit == Fit::Slow && instead.verdict == Fit::Fits;

@@ -202,25 +202,28 @@ fn a_tail_pad_of_short_shares_is_named() {
     }
 }
 
-/// Global scales that are all twice what they should be had no name; one alone that is anything has none still.
+/// Global scales that are all twice what they should be had no name; one alone that is anything has none still, and
+/// none that were inverted twice, some of them a rounding off.
 #[test]
 fn global_scales_times_one_factor_are_named_with_it() {
     let line = "e=2,h=64,i=96,tp=2,w=nvfp4,pad=i128,fill=wild";
     let (case, plan, logical) = made(line);
     let file = before(&case, &logical, QWEN, "model.layers.0.mlp.").open();
     let layer = Layer::find(&file, shape(&plan, QWEN), None).unwrap();
-    for (most, wanted) in [
-        (
-            usize::MAX,
-            Some("global-scale-mismatch in w13_scale_2, 2 times"),
-        ),
-        (1, None),
-    ] {
+    let twice = |scale: f32| 2.0 * scale;
+    let inverted = |scale: f32| 1.0 / (1.0 / scale) * (1.0 + f32::EPSILON);
+    let named = "global-scale-mismatch in w13_scale_2, 2 times";
+    let all: [(usize, fn(f32) -> f32, Option<&str>); 3] = [
+        (usize::MAX, twice, Some(named)),
+        (1, twice, None),
+        (usize::MAX, inverted, None),
+    ];
+    for (most, made, wanted) in all {
         let mut packed = pack_layer(&plan, &logical).unwrap();
         for rank in &mut packed.ranks {
             let scales = rank.get_mut(Role::W13Global).unwrap();
             for scale in scales.f32s_mut().iter_mut().take(most) {
-                *scale *= 2.0;
+                *scale = made(*scale);
             }
         }
         let ranks: &[usize] = if most == 1 { &[0] } else { &[0, 1] };

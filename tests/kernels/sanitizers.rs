@@ -76,7 +76,8 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Of seven cases those that are run: seven, as what cases are asked with repeats after 2, 3, 4 and 5.
+/// Cases are taken in sevens, of which the first few are run: seven has no factor in common with the 2, 3, 4 and 5 after
+/// which the cases' options repeat.
 const ALL: usize = 7;
 
 /// The boundary suite, a hundred cases a program, as many of them at a time as there are cores.

@@ -1,5 +1,6 @@
 //! What quantisation entries say of single modules is read, and what makes a mixture of one expert is refused.
 
+use crate::models::changed;
 use crate::models::formats::quantised;
 use padproof::terms::WeightFormat;
 use serde_json::{Value, json};
@@ -34,6 +35,14 @@ fn modules_that_integer_formats_name_have_a_format_of_their_own() {
         ),
         // The first that matches counts; what no format describes hinders only what it is of.
         (
+            json!({"dynamic": {r"+:.*experts.*": {"bits": 4}, r"+:.*": {"bits": 8}}}),
+            [Int4, Int4],
+        ),
+        (
+            json!({"bits": 8, "dynamic": {r".*experts.*": {"bits": 4}}}),
+            [Int4, Int4],
+        ),
+        (
             json!({"dynamic": {r".*mlp.*": {"group_size": 32}, r"-:.*": {}}}),
             [Int4G32, Int4G32],
         ),
@@ -49,9 +58,19 @@ fn modules_that_integer_formats_name_have_a_format_of_their_own() {
             json!({"modules_in_block_to_quantize": [["mlp.experts"]]}),
             [Int4, Bf16],
         ),
+        (json!({"modules_in_block_to_quantize": []}), [Int4, Int4]),
         (
             json!({"quant_method": "auto-round", "extra_config": {".*experts.*": {"bits": 16}}}),
             [Bf16, Bf16],
+        ),
+        // Found anywhere in a name; a name itself counts before.
+        (
+            json!({"quant_method": "auto-round", "extra_config": {
+                r"mlp\.experts\..*": {"bits": 16},
+                "model.layers.1.mlp.experts": {"group_size": 32},
+                r"shared_expert.+": {"bits": 16},
+            }}),
+            [Int4G32, Bf16],
         ),
         (
             json!({"quant_method": "auto-round", "extra_config": {
@@ -108,15 +127,11 @@ fn an_expert_of_several_formats_has_none() {
             ],
         ),
         (
-            tensors(json!(["re:.*shared_expert.up_proj"])),
-            [
-                "fp8-channel in mlp.shared_experts.down_proj",
-                "unquantised in mlp.shared_experts.up_proj",
-            ],
-        ),
-        (
             integers(json!({"dynamic": {r"+:.*experts.*": {"bits": 8, "group_size": 32}}})),
-            ["int8 with group_size 32", "quantization_config.bits"],
+            [
+                "int8 with group_size 32",
+                r"quantization_config.dynamic.+:.*experts.*",
+            ],
         ),
     ] {
         let error = quantised(entry.clone())
@@ -133,4 +148,69 @@ fn an_expert_of_several_formats_has_none() {
         error.contains("fp8-channel and nvfp4 for the same modules"),
         "{error}"
     );
+}
+
+/// Lists name every module of every expert: all of them count, in any order.
+#[test]
+fn every_name_of_a_long_list_counts() {
+    let projections = ["gate_proj", "up_proj", "down_proj"];
+    let name = |expert: usize, projection: &str| format!("mlp.experts.{expert}.{projection}");
+    let by_expert: Vec<String> = (0..128)
+        .flat_map(|n| projections.map(|projection| name(n, projection)))
+        .collect();
+    let by_projection: Vec<String> = projections
+        .iter()
+        .flat_map(|projection| (0..128).map(|n| name(n, projection)))
+        .collect();
+    for list in [by_expert, by_projection] {
+        let entry = integers(json!({"modules_in_block_to_quantize": [["self_attn.q_proj"], list]}));
+        assert_eq!(formats(entry), [WeightFormat::Int4, WeightFormat::Bf16]);
+    }
+}
+
+/// A mixture beside the experts hinders no plan of them: it is told, and has no figures.
+#[test]
+fn shared_experts_without_one_format_are_told_and_left_out() {
+    for (entry, words) in [
+        (
+            integers(json!({"quant_method": "auto-round",
+                "extra_config": {".*shared_experts.*": {"bits": 8}}})),
+            "shared experts are not planned: some/config.json: quantization_config.extra_config.",
+        ),
+        (
+            integers(json!({"dynamic": {r"-:.*shared_expert\.up_proj": {}}})),
+            "shared experts are not planned: some/config.json: quantization_config: int4 in mlp.shared_experts.down_proj and unquantised in mlp.shared_experts.up_proj",
+        ),
+    ] {
+        let model = quantised(entry).unwrap();
+        assert_eq!(
+            (model.quant.format, model.shared),
+            (WeightFormat::Int4, None)
+        );
+        assert!(
+            model.notes.iter().any(|note| note.starts_with(words)),
+            "{:?}",
+            model.notes
+        );
+    }
+}
+
+/// They left modules as if they were of the main scheme, without a word.
+#[test]
+fn patterns_of_modules_that_cannot_be_read_are_counted() {
+    let entry = integers(json!({"dynamic": {r"-:model\.layers\.(?!0\.).*experts.*": {}}}));
+    let notes = quantised(entry).unwrap().notes;
+    let told = "1 patterns of modules with a format of their own could not be read";
+    assert!(notes.iter().any(|note| note == told), "{notes:?}");
+}
+
+/// The draft's experts are named by a number of their own in such files (Qwen3.5 by GPTQ).
+#[test]
+fn modules_of_a_draft_have_a_format_of_their_own() {
+    let entry = integers(json!({"dynamic": {
+        "-:.*attn.*": {}, "-:.*shared_expert.*": {}, "-:.*mtp.*": {}, "-:.*visual.*": {},
+    }}));
+    let model = changed(json!({"quantization_config": entry, "mtp_num_hidden_layers": 1})).unwrap();
+    assert_eq!(model.quant.format, WeightFormat::Int4);
+    assert_eq!(model.quant.draft_format, Some(WeightFormat::Bf16));
 }
