@@ -131,6 +131,19 @@ pub(super) fn gate_scale(act: Activation, g: f64, value: f64) -> f64 {
     }
 }
 
+/// The same where it is known that a sigmoid is off by some u of itself, so that what is the gate times a sigmoid of
+/// the gate as it is, is off by some u of its own value.
+pub(super) fn known_scale(act: Activation, g: f64, value: f64) -> f64 {
+    match act {
+        Activation::Swiglu
+        | Activation::SwigluRounded
+        | Activation::SwigluClamp
+        | Activation::SwigluStep
+        | Activation::Silu => value.abs(),
+        _ => gate_scale(act, g, value),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,14 +45,31 @@
 //!    it more than n2. Where nothing is promised the accumulator may run through all groups: 8 cuts and 2 u for each 8
 //!    products on sm_80 to sm_89, so 10 u for 8, which c(n) = n + n/4 + 2 covers. The tests show both, and that F = 23
 //!    (before sm_80) would leave the bound. Cores that keep fewer bits, as those for FP8 are said to, are not covered.
+//! 9. Of f32 weights and a subject that says which partial sums it rounds ([`Arithmetic::lanes`]), bounds come from these
+//!    sums. An f32 nearest to t is off by at most u p(t), p(t) the largest power of two in |t|. Let s be a partial sum of
+//!    exact factors, and a and b what it is the sum of, off by at most e_a and e_b: the subject rounds a t within
+//!    e_a + e_b of s, so that its own is off by at most `e_s = e_a + e_b + u p(|s| + e_a + e_b)`, where e of a product is
+//!    |w| |dx|, by fused multiply-add. A sum with nothing (padding, a lane without products) is exact and adds nothing.
+//!    Followed through the whole order (`product::follow`), e of the last sum is in place of the reach and of g(n1) in
+//!    step 2, and where no ranks share the intermediate axis of that and g(n2) in step 4, with eh for dx; its bias, its
+//!    routing weight and the k - 1 sums after it round it g(1 + k) more: `(|v| + dv) (1 + g) e + (dv + g (|v| + dv))
+//!    |z + b|`. Where ranks share the axis, step 4 holds: their sums begin at channels that the reference does not know.
+//!    In step 3 the product of gate and up is one rounding, and evaluating costs what the subject promises
+//!    ([`Arithmetic::evaluation`]), of the gate's own value where that is gate times sigmoid of the gate.
+//!    In f64, u is taken 2^-20 larger (as dx and each further factor), |s| 2^-30: a sum of n terms is off by n 2^-53
+//!    of sum |s|, which is at most 2 sum p(t), and so is e of its own value; both are covered for n below 2^29, the
+//!    reference's own rounding with them.
 
+use super::activation::{gate_scale, known_scale};
 use crate::case::Case;
-use crate::terms::{Activation, Arithmetic, Rounded, Roundings, WeightFormat};
+use crate::terms::{Activation, Arithmetic, Bias, Rounded, Roundings, WeightFormat};
 
 /// Unit roundoff of f32.
 pub(super) const U: f64 = 1.0 / 16_777_216.0;
 /// Unit roundoff of bf16: eight significant bits.
 pub(super) const U_BF16: f64 = 1.0 / 256.0;
+/// What the bound's own arithmetic and the reference's roundings are covered by (steps 7 and 9).
+pub(super) const SLACK: f64 = 1.0 + 16.0 * U;
 /// What flushing to zero may cost a term, 2^-117 (step 5).
 pub(super) const FLUSH: f64 = f64::from_bits((1023 - 117) << 52);
 /// Roundings of a term besides its additions (steps 2 and 4).
@@ -71,16 +88,109 @@ pub(super) fn gamma(n: f64) -> f64 {
     }
 }
 
-/// g(n1) and g(n2) of a case for a subject.
-pub(super) fn gammas(case: &Case, arithmetic: Arithmetic) -> (f64, f64) {
-    let extra = match (arithmetic.additions, case.w) {
-        (Some(_), WeightFormat::F32) => EXTRA_PLAIN,
-        _ => EXTRA,
-    };
-    let any = || (any_order(case.h), any_order(case.i));
-    let (h, i) = arithmetic.additions.unwrap_or_else(any);
-    let gamma = |n: u64| gamma(n as f64);
-    (gamma(h + extra), gamma(i + case.k + case.tp + extra))
+/// What the bound of a case counts on of a subject.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Costs {
+    /// g(n1) and g(n2).
+    gammas: (f64, f64),
+    rounds: Roundings,
+    top_k: u64,
+    /// Whether ranks hold shares of the second projection's sums, and each rounds its own.
+    parted: bool,
+    /// Whether partial sums of the first and of the second projection are known (step 9).
+    followed: [bool; 2],
+    /// 1 with biases, else 0.
+    bias: u64,
+    /// What evaluating an activation costs, where that is known (step 9).
+    evaluation: Option<f64>,
+}
+
+impl Costs {
+    pub(super) fn new(case: &Case, arithmetic: Arithmetic) -> Costs {
+        let plain = case.w == WeightFormat::F32;
+        let extra = match arithmetic.additions {
+            Some(_) if plain => EXTRA_PLAIN,
+            _ => EXTRA,
+        };
+        let any = || (any_order(case.h), any_order(case.i));
+        let (h, i) = arithmetic.additions.unwrap_or_else(any);
+        let gamma = |n: u64| gamma(n as f64);
+        let parted = case.tp > case.ep;
+        let known = arithmetic.lanes && plain && arithmetic.rounds == Roundings::NONE;
+        let evaluation = arithmetic.evaluation.filter(|_| known);
+        Costs {
+            gammas: (gamma(h + extra), gamma(i + case.k + case.tp + extra)),
+            rounds: arithmetic.rounds,
+            top_k: case.k,
+            parted,
+            followed: [known, known && !parted],
+            bias: u64::from(case.bias == Bias::Both),
+            evaluation: evaluation.map(f64::from),
+        }
+    }
+
+    /// Step 2 or 9 for one token: appends what a weight of magnitude 1 adds.
+    pub(super) fn first(&self, x: &[f64], dx: &[f64], reach: &mut Vec<f64>) -> Row {
+        match self.followed[0] {
+            true => followed((x, dx), (1.0, 0.0), self.bias, reach),
+            false => first(self.gammas.0, x, dx, reach),
+        }
+    }
+
+    /// Steps 4, 6 and 9 for one token and expert, with the routing weight and its error, or alone before it is weighted:
+    /// appends what a weight of magnitude 1 adds.
+    pub(super) fn second(
+        &self,
+        h: &[f64],
+        eh: &[f64],
+        weight: Option<(f64, f64)>,
+        reach: &mut Vec<f64>,
+    ) -> Row {
+        let top_k = weight.map(|_| self.top_k);
+        let weight = weight.unwrap_or((1.0, 0.0));
+        if self.followed[1] {
+            return followed((h, eh), weight, self.bias + top_k.unwrap_or(0), reach);
+        }
+        let second = Second {
+            gamma: self.gammas.1,
+            rounding: rounding(self.rounds, top_k),
+            parted: self.parted,
+        };
+        second.row(h, eh, weight, reach)
+    }
+
+    /// Step 3: the bound on a gate, from that on its change, for one within `e` of g.
+    #[inline]
+    pub(super) fn evaluated(&self, act: Activation, (g, e): (f64, f64), a: f64, da: f64) -> f64 {
+        match self.evaluation {
+            Some(cost) => known_evaluation(act, (g, e), a, da, cost),
+            None => evaluated(da, gate_scale(act, g, a)),
+        }
+    }
+
+    /// The change of the up factor: slope 1, and its evaluation, of a tanh as of a gate, of `u + 1` one rounding; a clamp
+    /// and `u` itself are exact.
+    #[inline]
+    pub(super) fn up_change(&self, act: Activation, value: f64, e: f64) -> f64 {
+        let evaluation = match act {
+            Activation::Situ => self.evaluation.unwrap_or(EVALUATION),
+            Activation::SwigluOai => 1.0,
+            _ => 0.0,
+        };
+        e + evaluation * U * (value.abs() + e)
+    }
+
+    /// Step 3: the bound on `a b` from values, and bounds on the errors of both.
+    #[inline]
+    pub(super) fn product(&self, a: f64, da: f64, b: f64, db: f64) -> f64 {
+        let (a, b) = (a.abs(), b.abs());
+        let (roundings, slack) = match self.evaluation {
+            Some(_) => (1.0, SLACK),
+            None => (4.0, 1.0),
+        };
+        slack
+            * (da * (b + db) + a * db + roundings * U * (a + da) * (b + db) + FLUSH * (1.0 + a + b))
+    }
 }
 
 /// c(n) where nothing is promised: n additions, or what a tensor core makes of as many (step 8).
@@ -124,8 +234,10 @@ pub(super) struct Row {
     bias: f64,
     /// Constant part.
     flush: f64,
-    /// Factor of the row's own result (steps 4 and 6).
+    /// Factor of the row's own result (steps 4, 6 and 9).
     result: f64,
+    /// Factor of the sum's error, where its partial sums are known (step 9).
+    pub(super) followed: Option<f64>,
 }
 
 impl Row {
@@ -141,37 +253,54 @@ impl Row {
 }
 
 /// Step 2 for one token: appends what a weight of magnitude 1 adds.
-pub(super) fn first(gamma: f64, x: &[f64], dx: &[f64], reach: &mut Vec<f64>) -> Row {
+fn first(gamma: f64, x: &[f64], dx: &[f64], reach: &mut Vec<f64>) -> Row {
     let pairs = x.iter().zip(dx);
     reach.extend(pairs.map(|(x, dx)| gamma * (x.abs() + dx) + dx));
     Row {
         bias: gamma,
         flush: FLUSH * (x.len() as f64 + x.iter().map(|x| x.abs()).sum::<f64>()),
         result: 0.0,
+        followed: None,
+    }
+}
+
+/// Step 9: from factors and their errors, the weight of the sum and its error, and how often the weighted sum is
+/// rounded: appends the errors.
+fn followed(
+    (x, dx): (&[f64], &[f64]),
+    (v, dv): (f64, f64),
+    times: u64,
+    reach: &mut Vec<f64>,
+) -> Row {
+    let (weight, after) = (v.abs() + dv, gamma(times as f64));
+    let mut size = 0.0;
+    reach.extend(x.iter().zip(dx).map(|(x, dx)| {
+        size += x.abs() + dx;
+        dx * SLACK
+    }));
+    Row {
+        bias: 0.0,
+        flush: FLUSH * (1.0 + weight) * (x.len() as f64 + size),
+        result: (dv + after * weight) * SLACK,
+        followed: Some(weight * (1.0 + after) * SLACK),
     }
 }
 
 /// Step 4 for one token and expert, and step 6 after it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Second {
+struct Second {
     /// g(n2).
-    pub(super) gamma: f64,
+    gamma: f64,
     /// r of step 6.
-    pub(super) rounding: f64,
+    rounding: f64,
     /// Whether ranks hold shares of the sum, and each rounds its own.
-    pub(super) parted: bool,
+    parted: bool,
 }
 
 impl Second {
     /// From an intermediate and its errors, the routing weight and its error: appends what a weight of magnitude 1
     /// adds.
-    pub(super) fn row(
-        &self,
-        h: &[f64],
-        eh: &[f64],
-        (v, dv): (f64, f64),
-        reach: &mut Vec<f64>,
-    ) -> Row {
+    fn row(&self, h: &[f64], eh: &[f64], (v, dv): (f64, f64), reach: &mut Vec<f64>) -> Row {
         let (weight, more) = (v.abs() + dv, 1.0 + self.rounding);
         let shares = if self.parted {
             self.rounding * weight
@@ -194,12 +323,13 @@ impl Second {
                 } else {
                     self.rounding * weight
                 },
+            followed: None,
         }
     }
 }
 
 /// r of step 6, for results of the second projection that are one of `top_k` of a token's, or looked at alone.
-pub(super) fn rounding(rounds: Roundings, top_k: Option<u64>) -> f64 {
+fn rounding(rounds: Roundings, top_k: Option<u64>) -> f64 {
     let n = roundings_after(rounds, top_k) as f64 * U_BF16;
     // So many roundings promise nothing.
     if n < 1.0 { n / (1.0 - n) } else { 1e100 }
@@ -207,27 +337,19 @@ pub(super) fn rounding(rounds: Roundings, top_k: Option<u64>) -> f64 {
 
 /// Step 3: the bound on a gate from that on its change and the magnitude on which evaluating it is relative.
 #[inline]
-pub(super) fn evaluated(da: f64, scale: f64) -> f64 {
+fn evaluated(da: f64, scale: f64) -> f64 {
     da + EVALUATION * U * (scale + da)
 }
 
-/// Step 3: the bound on `a b` from values, and bounds on the errors of both.
-#[inline]
-pub(super) fn product(a: f64, da: f64, b: f64, db: f64) -> f64 {
-    let (a, b) = (a.abs(), b.abs());
-    da * (b + db) + a * db + 4.0 * U * (a + da) * (b + db) + FLUSH * (1.0 + a + b)
-}
-
-/// The change of the up factor: slope 1, and its evaluation, of a tanh as of a gate, of `u + 1` one rounding; a clamp
-/// and `u` itself are exact.
-#[inline]
-pub(super) fn up_change(act: Activation, value: f64, e: f64) -> f64 {
-    let evaluation = match act {
-        Activation::Situ => EVALUATION,
-        Activation::SwigluOai => 1.0,
-        _ => 0.0,
+/// The same of a subject whose evaluation costs so many u (step 9).
+fn known_evaluation(act: Activation, (g, e): (f64, f64), a: f64, da: f64, cost: f64) -> f64 {
+    let scale = known_scale(act, g, a);
+    // The square of a tanh is off twice, and rounded once more.
+    let cost = match act {
+        Activation::Relu2Clamped => 2.0 * cost + 1.0,
+        _ => cost,
     };
-    e + evaluation * U * (value.abs() + e)
+    (da + cost * U * (scale + da.max(e))) * SLACK
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! It must not see padding, shards or packing. Layer 5.
 
-use super::activation::{gate_and_change, gate_scale, up};
-use super::bound::{self, Row, Second, U};
+use super::activation::{gate_and_change, up};
+use super::bound::{self, Costs, Row, SLACK, U};
 use super::error::ReferenceError;
 use super::product::{Multiply, Product, whole};
 use super::quantise;
@@ -48,7 +48,9 @@ impl Reference {
         first projection e = sum |w| (g(c(h)+8) (|x| + |dx|) + |dx|) + g(c(h)+8) |b|; \
         activation eh = dA (|B| + dB) + |A| dB + evaluation, dA = L e, of silu |slope| e + e^2 / 4; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
         second projection, experts and ranks: sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
-        4 instead of 8 for f32 weights in a promised order";
+        4 instead of 8 for f32 weights in a promised order; \
+        of f32 weights in known lanes, and known evaluation, from partial sums s: e_s = e_a + e_b + u p(|s| + e_a + e_b), p the largest power of two, \
+        is all of a first projection but u |z + b|, and with ranks that hold whole rows of a second one but (dv + g(k+1) (|v| + dv)) |z + b|";
 }
 
 /// Computes the layer of a case from its logical tensors.
@@ -119,10 +121,9 @@ fn compute(
         }
     }
     // Step 7 of the derivation: the bound's own arithmetic.
-    let slack = 1.0 + 16.0 * U;
     sums.bound
         .iter_mut()
-        .for_each(|b| *b = bound::anything(*b * slack));
+        .for_each(|b| *b = bound::anything(*b * SLACK));
     Ok(Reference {
         values: sums.values,
         bound: sums.bound,
@@ -169,8 +170,7 @@ struct Layer<'a> {
     case: &'a Case,
     logical: &'a Logical,
     rounds: Roundings,
-    /// g(n1) and g(n2) of the bound.
-    gammas: (f64, f64),
+    costs: Costs,
     x: &'a [f32],
     w13: Projection<'a>,
     w2: Projection<'a>,
@@ -221,7 +221,7 @@ impl<'a> Layer<'a> {
             case,
             logical,
             rounds: arithmetic.rounds,
-            gammas: bound::gammas(case, arithmetic),
+            costs: Costs::new(case, arithmetic),
             x: shaped(Some(&logical.x), "x", &[t, h], 32)?.f32s(),
             w13: Projection::new(case.w, sizes13, first, biased, names13)?,
             w2: Projection::new(case.w, sizes2, second, biased, names2)?,
@@ -242,7 +242,7 @@ impl<'a> Layer<'a> {
         let Scratch {
             x, reach, first, ..
         } = &mut *scratch;
-        self.multiply(&self.w13, expert, [x, reach], h, first);
+        self.multiply(&self.w13, expert, [x, reach], (h, &firsts), first);
         let (seconds, alone) = self.middles(places, routing, &firsts, scratch, sums);
         let Scratch {
             mid,
@@ -252,10 +252,10 @@ impl<'a> Layer<'a> {
             ..
         } = scratch;
         if let Some(stages) = &mut sums.stages {
-            self.multiply(&self.w2, expert, [mid, reach_alone], i, second);
+            self.multiply(&self.w2, expert, [mid, reach_alone], (i, &alone), second);
             second_stage(stages, places, &alone, second);
         }
-        self.multiply(&self.w2, expert, [mid, reach_mid], i, second);
+        self.multiply(&self.w2, expert, [mid, reach_mid], (i, &seconds), second);
         let results = second
             .values
             .chunks_exact(h)
@@ -328,21 +328,17 @@ impl<'a> Layer<'a> {
         ] {
             rows.clear();
         }
-        let bound = |top_k| Second {
-            gamma: self.gammas.1,
-            rounding: bound::rounding(self.rounds, top_k),
-            parted: self.case.tp > self.case.ep,
-        };
         let (mut seconds, mut alone) = (Vec::with_capacity(places.len()), Vec::new());
         for (n, (&place, first)) in places.iter().zip(firsts).enumerate() {
             self.intermediate(n, first, scratch, sums);
             let (mid, errors) = (&scratch.mid[n * whole(i)..][..i], &scratch.dmid);
-            let weight = self.weight(routing, place);
-            let weighted = bound(Some(self.case.k));
-            seconds.push(weighted.row(mid, errors, weight, &mut scratch.reach_mid));
+            let weight = Some(self.weight(routing, place));
+            let reach = &mut scratch.reach_mid;
+            seconds.push(self.costs.second(mid, errors, weight, reach));
             scratch.reach_mid.resize(scratch.mid.len(), 0.0);
             if let Some(stages) = &mut sums.stages {
-                alone.push(bound(None).row(mid, errors, (1.0, 0.0), &mut scratch.reach_alone));
+                let reach = &mut scratch.reach_alone;
+                alone.push(self.costs.second(mid, errors, None, reach));
                 scratch.reach_alone.resize(scratch.mid.len(), 0.0);
                 self.first_stages(stages, place, n, first, scratch);
             }
@@ -350,15 +346,16 @@ impl<'a> Layer<'a> {
         (seconds, alone)
     }
 
-    /// out = values [n, cols], and what they add to the bound, times one expert's rows.
+    /// out = values [n, cols], and what they add to the bound of these rows, times one expert's rows.
     fn multiply(
         &self,
         projection: &Projection<'_>,
         expert: usize,
         factors: [&[f64]; 2],
-        cols: usize,
+        (cols, bounds): (usize, &[Row]),
         out: &mut Product,
     ) {
+        let followed: Vec<f64> = bounds.iter().filter_map(|row| row.followed).collect();
         let shape = (factors[0].len() / whole(cols), whole(cols));
         let [values, reach] =
             factors.map(|rows| ArrayView2::from_shape(shape, rows).expect("whole rows"));
@@ -367,6 +364,7 @@ impl<'a> Layer<'a> {
             expert,
             values,
             reach,
+            followed: &followed,
             out,
         });
     }
@@ -385,7 +383,7 @@ impl<'a> Layer<'a> {
         }
         sums.exact &= quantise::keeps(mode, scale, x);
         quantise::follow(mode, scale, x, &mut scratch.dx);
-        let row = bound::first(self.gammas.0, x, &scratch.dx, &mut scratch.reach);
+        let row = self.costs.first(x, &scratch.dx, &mut scratch.reach);
         scratch.reach.resize((n + 1) * whole(h), 0.0);
         row
     }
@@ -405,7 +403,7 @@ impl<'a> Layer<'a> {
         for j in 0..i {
             let (g, eg) = row(j);
             let (a, da) = gate_and_change(act, g, eg);
-            let da = bound::evaluated(da, gate_scale(act, g, a));
+            let da = self.costs.evaluated(act, (g, eg), a, da);
             let (a, da) = match round_gate {
                 true => {
                     sums.exact = sums.exact && quantise::keeps_bf16(&[a]);
@@ -416,12 +414,12 @@ impl<'a> Layer<'a> {
             let (b, db) = if act.gated() {
                 let (u, eu) = row(i + j);
                 let b = up(act, u);
-                (b, bound::up_change(act, b, eu))
+                (b, self.costs.up_change(act, b, eu))
             } else {
                 (1.0, 0.0)
             };
             scratch.mid.push(a * b);
-            scratch.dmid.push(bound::product(a, da, b, db));
+            scratch.dmid.push(self.costs.product(a, da, b, db));
         }
         let start = scratch.mid.len() - i;
         scratch.mid.resize(start + whole(i), 0.0);
@@ -446,7 +444,8 @@ impl<'a> Layer<'a> {
     fn first_row(&self, n: usize, r: usize, first: &Row, product: &Product) -> (f64, f64) {
         let value = product.element(n, r);
         let reach = product.reach[n * product.rows() + r];
-        let error = bound::anything(first.limit(reach, product.bias[r], 0.0));
+        let (bias, z) = (product.bias[r], product.values[n * product.rows() + r]);
+        let error = bound::anything(first.limit(reach, bias, z));
         match self.rounds.has(Rounded::Fc1) {
             true => quantise::round_bf16(value, error),
             false => (value, error),

@@ -7,6 +7,8 @@
 mod activation;
 mod bound;
 mod error;
+#[cfg(test)]
+mod followed_tests;
 mod layer;
 mod product;
 mod quantise;

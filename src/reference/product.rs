@@ -3,20 +3,26 @@
 //! It must not keep decoded weights: a row is used while it lies in the first-level cache.
 //! Layer 5.
 
+use super::bound::{SLACK, U};
 use super::weights::Projection;
 use ndarray::ArrayView2;
 use pulp::{Simd, WithSimd};
 
 /// Lanes of a dot product, on every machine.
 const LANES: usize = 8;
+/// Lanes where a subject's partial sums are followed: those of [`Arithmetic::lanes`](crate::terms::Arithmetic::lanes).
+const FOLLOWED: usize = 16;
+/// What a rounding of a partial sum adds, and what its magnitude is taken by: step 9 of the bound's derivation.
+const ROUNDED: f64 = U * SLACK;
+const MORE: f64 = 1.0 + 1.0 / (1u64 << 30) as f64;
 /// Weight rows decoded at a time: enough sums at once to hide what an addition takes.
-const ROWS: usize = 4;
+pub(super) const ROWS: usize = 4;
 /// What one projection of an expert gives, and what its bound needs.
 #[derive(Debug, Default)]
 pub(super) struct Product {
     /// Dot products without bias, [n, rows].
     pub(super) values: Vec<f64>,
-    /// Sums of |weight| times reach, [n, rows].
+    /// Sums of |weight| times reach, or the errors of what was followed, [n, rows].
     pub(super) reach: Vec<f64>,
     /// Bias of each row; zeros where there is none.
     pub(super) bias: Vec<f64>,
@@ -45,6 +51,9 @@ pub(super) struct Multiply<'a> {
     pub(super) values: ArrayView2<'a, f64>,
     /// What a weight of magnitude 1 adds to the bound, of the same shape.
     pub(super) reach: ArrayView2<'a, f64>,
+    /// Where partial sums are followed: what multiplies the error of each row of values, which `reach` then holds the
+    /// errors of. Empty elsewhere.
+    pub(super) followed: &'a [f64],
     pub(super) out: &'a mut Product,
 }
 
@@ -58,7 +67,9 @@ impl WithSimd for Multiply<'_> {
         let rows = self.projection.rows_all();
         let [values, reach] =
             [self.values, self.reach].map(|rows| rows.to_slice().expect("rows in one piece"));
-        let out = self.out;
+        let (out, met) = (self.out, Met::new(cols));
+        // The first projection's values seldom have errors.
+        let reaches = reach.iter().any(|r| *r != 0.0);
         for sums in [&mut out.values, &mut out.reach] {
             sums.resize(n * rows, 0.0);
         }
@@ -83,11 +94,23 @@ impl WithSimd for Multiply<'_> {
             let pairs = values
                 .chunks_exact(width.max(1))
                 .zip(reach.chunks_exact(width.max(1)));
-            for (token, (values, reach)) in pairs.enumerate() {
-                let (sums, magnitudes) = dots(simd, weights, values, reach);
-                let to = token * rows + first..token * rows + first + many;
-                out.values[to.clone()].copy_from_slice(&sums[..many]);
-                out.reach[to].copy_from_slice(&magnitudes[..many]);
+            let at = |token: usize| token * rows + first..token * rows + first + many;
+            if self.followed.is_empty() {
+                for (token, (values, reach)) in pairs.enumerate() {
+                    let (sums, magnitudes) = dots(simd, weights, values, reach);
+                    out.values[at(token)].copy_from_slice(&sums[..many]);
+                    out.reach[at(token)].copy_from_slice(&magnitudes[..many]);
+                }
+                continue;
+            }
+            for ((token, (values, reach)), factor) in pairs.enumerate().zip(self.followed) {
+                let (sums, errors) = match reaches {
+                    true => follow::<S, true>(simd, weights, values, reach, &met),
+                    false => follow::<S, false>(simd, weights, values, reach, &met),
+                };
+                out.values[at(token)].copy_from_slice(&sums[..many]);
+                let to = out.reach[at(token)].iter_mut().zip(errors);
+                to.for_each(|(to, error)| *to = factor * error);
             }
         }
     }
@@ -138,6 +161,131 @@ fn total<S: Simd>(simd: S, mut sums: [S::f64s; LANES]) -> f64 {
         }
     }
     simd.reduce_sum_f64s(sums[0])
+}
+
+/// Which partial sums of so many columns are rounded: those that a product joins, and that two sums meet in.
+pub(super) struct Met {
+    /// Whole steps of all lanes.
+    steps: usize,
+    /// `ROUNDED` for each lane that has a product in the last step, else 0; zeros where all steps are whole.
+    last: [f64; FOLLOWED],
+    /// `ROUNDED` at width + l where lanes l and l + width meet, else 0.
+    halved: [f64; FOLLOWED],
+}
+
+impl Met {
+    pub(super) fn new(cols: usize) -> Met {
+        let mut halved = [0.0; FOLLOWED];
+        let (mut live, mut width) = (cols.min(FOLLOWED), FOLLOWED / 2);
+        while width > 0 {
+            halved[width..][..live.saturating_sub(width)].fill(ROUNDED);
+            live = live.min(width);
+            width /= 2;
+        }
+        let mut last = [0.0; FOLLOWED];
+        last[..cols % FOLLOWED].fill(ROUNDED);
+        Met {
+            steps: cols / FOLLOWED,
+            last,
+            halved,
+        }
+    }
+}
+
+/// As [`dots`], in the order of [`Arithmetic::lanes`](crate::terms::Arithmetic::lanes): the dot products of each row
+/// with `values`, and how far a subject may be from them whose values are off by as much as `reach` (all 0 unless
+/// `REACH`), by step 9 of the bound's derivation.
+#[inline(always)]
+pub(super) fn follow<S: Simd, const REACH: bool>(
+    simd: S,
+    rows: [&[f64]; ROWS],
+    values: &[f64],
+    reach: &[f64],
+    met: &Met,
+) -> ([f64; ROWS], [f64; ROWS]) {
+    let registers = FOLLOWED / S::F64_LANES;
+    let values = S::as_simd_f64s(values).0;
+    let reach = &S::as_simd_f64s(reach).0[..values.len()];
+    let rows = rows.map(|row| &S::as_simd_f64s(row).0[..values.len()]);
+    let zero = [[simd.splat_f64s(0.0); FOLLOWED]; ROWS];
+    let (mut sums, mut errors) = (zero, zero);
+    // Infinity is what `leading` cuts a number by.
+    let [exponent, more, once] = [f64::INFINITY, MORE, ROUNDED].map(|v| simd.splat_f64s(v));
+    let whole = met.steps * registers;
+    for start in (0..whole).step_by(registers) {
+        for r in 0..registers {
+            let at = start + r;
+            for m in 0..ROWS {
+                let row = rows[m][at];
+                let mut error = errors[m][r];
+                if REACH {
+                    error = simd.mul_add_f64s(simd.abs_f64s(row), reach[at], error);
+                }
+                let sum = simd.mul_add_f64s(row, values[at], sums[m][r]);
+                let most = simd.mul_add_f64s(simd.abs_f64s(sum), more, error);
+                let power = simd.and_f64s(most, exponent);
+                (sums[m][r], errors[m][r]) = (sum, simd.mul_add_f64s(power, once, error));
+            }
+        }
+    }
+    // A last step of some of the lanes.
+    let last = S::as_simd_f64s(&met.last).0;
+    for r in 0..registers {
+        let at = whole + r;
+        // No index that is not known when this is compiled: the sums stay in registers.
+        if at >= values.len() {
+            break;
+        }
+        for m in 0..ROWS {
+            let row = rows[m][at];
+            let error = simd.mul_add_f64s(simd.abs_f64s(row), reach[at], errors[m][r]);
+            let sum = simd.mul_add_f64s(row, values[at], sums[m][r]);
+            let most = simd.mul_add_f64s(simd.abs_f64s(sum), more, error);
+            let power = simd.and_f64s(most, exponent);
+            (sums[m][r], errors[m][r]) = (sum, simd.mul_add_f64s(power, last[r], error));
+        }
+    }
+    // Lanes are halved in registers, and what one register holds in all rows at once.
+    let halved = S::as_simd_f64s(&met.halved).0;
+    let (mut sum, mut error) = ([[0.0f64; ROWS]; LANES], [[0.0f64; ROWS]; LANES]);
+    for m in 0..ROWS {
+        let mut live = registers;
+        while live > 1 {
+            live /= 2;
+            for r in 0..live {
+                let sum = simd.add_f64s(sums[m][r], sums[m][r + live]);
+                let error = simd.add_f64s(errors[m][r], errors[m][r + live]);
+                let most = simd.mul_add_f64s(simd.abs_f64s(sum), more, error);
+                let power = simd.and_f64s(most, exponent);
+                let met = halved[live + r];
+                (sums[m][r], errors[m][r]) = (sum, simd.mul_add_f64s(power, met, error));
+            }
+        }
+        let [sums, errors] =
+            [&sums[m][..1], &errors[m][..1]].map(bytemuck::cast_slice::<S::f64s, f64>);
+        for l in 0..S::F64_LANES.min(LANES) {
+            (sum[l][m], error[l][m]) = (sums[l], errors[l]);
+        }
+    }
+    for width in [4, 2, 1] {
+        if width < S::F64_LANES {
+            for l in 0..width {
+                for m in 0..ROWS {
+                    sum[l][m] += sum[l + width][m];
+                    let error_ = error[l][m] + error[l + width][m];
+                    let power = leading(sum[l][m].abs().mul_add(MORE, error_));
+                    error[l][m] = power.mul_add(met.halved[width + l], error_);
+                }
+            }
+        }
+    }
+    (sum[0], error[0])
+}
+
+/// The largest power of two that a magnitude holds.
+#[inline(always)]
+fn leading(magnitude: f64) -> f64 {
+    f64::from_bits(magnitude.to_bits() & f64::INFINITY.to_bits())
 }
 
 /// Columns filled up to whole lanes.

@@ -64,7 +64,13 @@ pub trait Subject {
         Arithmetic {
             rounds: self.rounds(),
             additions: self.schedule().and_then(additions),
+            ..self.promises()
         }
+    }
+
+    /// What it promises besides: which partial sums it rounds, and how far its functions are off.
+    fn promises(&self) -> Arithmetic {
+        Arithmetic::default()
     }
 
     /// The last lines that a program wrote beside its replies.

@@ -50,6 +50,13 @@ pub struct Arithmetic {
     /// Additions that a product of the first projection (over `hidden`) and of the second (over `intermediate`) goes
     /// through at the most, where an order is promised.
     pub additions: Option<(u64, u64)>,
+    /// Whether it is known which partial sums it rounds: over a rank's columns of f32 weights lane l adds the products
+    /// k = l mod 16 by ascending k with fused multiply-adds from +0, then lanes l and l + 8, l + 4, l + 2, l + 1.
+    pub lanes: bool,
+    /// How far it is off at the most in evaluating an activation, where that is known, in u = 2^-24: of the gate's value
+    /// where that is the gate (clamped or not) times its sigmoid, else of the larger of the gate and that value; a
+    /// tanh of the up projection of itself. A tanh that is squared is off by that before it is squared.
+    pub evaluation: Option<u8>,
 }
 
 impl FromIterator<Rounded> for Roundings {

@@ -1,5 +1,6 @@
 //! The whole layer: routing, every rank's experts, the sum over ranks.
 
+use super::activation::EVALUATION;
 use super::experts::{Layer, Routed, Scratch};
 use super::input::{Prepare, Quantiser};
 use super::matrix::{expect_bytes, size_error};
@@ -13,7 +14,7 @@ use crate::schedule::Schedule;
 use crate::subject::api::Subject;
 use crate::subject::error::{SkipReason, SubjectError};
 use crate::tensor::Output;
-use crate::terms::ActQuant;
+use crate::terms::{ActQuant, Arithmetic};
 use pulp::Arch;
 use std::borrow::Cow;
 
@@ -127,6 +128,14 @@ impl Subject for Cpu {
 
     fn schedule(&self) -> Option<Schedule> {
         Some(self.schedule.unwrap_or(OWN))
+    }
+
+    fn promises(&self) -> Arithmetic {
+        Arithmetic {
+            lanes: self.schedule.is_none(),
+            evaluation: Some(EVALUATION),
+            ..Arithmetic::default()
+        }
     }
 
     fn run(&mut self, plan: &Plan, inputs: &PackedInputs) -> Result<Output, SubjectError> {
