@@ -103,18 +103,14 @@ fn draft(
     routed: &Part<'_>,
     layers: &Layers,
 ) -> Result<Option<Scheme>, ModelError> {
-    let behind = [layers.total];
-    let part = Part {
-        layers: &behind,
-        tails: routed.tails.clone(),
-        first: Vec::new(),
-        ..*routed
-    };
+    let (behind, tails) = ([layers.total], &routed.tails);
     let ignored = ignored(entry)?;
-    if ignored.covered(&behind, &part.tails) > 0 || ignored.covers_draft(&part.tails) {
+    if ignored.covered(&behind, tails) > 0 || ignored.covers_draft(tails) {
         return Ok(None);
     }
-    let stored = schemes(entry)?.of(&part, true);
+    let schemes = schemes(entry)?;
+    let named = |one: &Patterns| one.covered(&behind, tails) > 0 || one.covers_draft(tails);
+    let stored = schemes.of(routed.routed, named);
     stored.map_err(|unread| no_format(entry, &unread))
 }
 
@@ -178,17 +174,9 @@ fn each_layer(
     part: &Part<'_>,
     tails: &[String],
 ) -> Vec<Stored> {
-    let of = |layer| {
-        let one = Part {
-            layers: layer,
-            tails: tails.to_vec(),
-            first: Vec::new(),
-            ..*part
-        };
-        match ignored.covered(layer, tails) > 0 {
-            true => Ok(None),
-            false => schemes.of(&one, false),
-        }
+    let of = |layer: &[u64]| match ignored.covered(layer, tails) > 0 {
+        true => Ok(None),
+        false => schemes.of(part.routed, |named| named.covered(layer, tails) > 0),
     };
     part.layers.chunks(1).map(of).collect()
 }

@@ -9,7 +9,6 @@ use super::facts::ZeroPoints;
 use super::ignore::Patterns;
 use super::methods::{self, Scheme, unknown};
 use super::overrides::with_overrides;
-use super::parts::Part;
 use crate::terms::WeightFormat;
 use serde_json::Value;
 
@@ -67,15 +66,12 @@ impl Schemes {
         }
     }
 
-    /// How a part is stored; `draft` says that it may be named by its draft's own number too.
-    pub(super) fn of(&self, part: &Part<'_>, draft: bool) -> Stored {
+    /// How modules are stored that are of routed experts or not; `covers` says whether patterns name them.
+    pub(super) fn of(&self, routed: bool, covers: impl Fn(&Patterns) -> bool) -> Stored {
         let reaches = |reach: &Reach| match reach {
             Reach::All => true,
-            Reach::RoutedOnly => part.routed,
-            Reach::Named(patterns) => {
-                patterns.covered(part.layers, &part.tails) > 0
-                    || draft && patterns.covers_draft(&part.tails)
-            }
+            Reach::RoutedOnly => routed,
+            Reach::Named(patterns) => covers(patterns),
         };
         let mut list = self.list.iter();
         let found = list.find(|(reach, _)| reaches(reach));
