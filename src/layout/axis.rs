@@ -261,6 +261,7 @@ impl Axis {
     }
 
     /// The logical position at a physical one; `None` for padding.
+    #[inline]
     pub fn to_logical(&self, physical: usize) -> Option<usize> {
         let after = self.runs.partition_point(|r| r.physical <= physical);
         let run = self.runs.get(after.checked_sub(1)?)?;

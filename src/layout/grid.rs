@@ -211,6 +211,7 @@ impl Grid {
     }
 
     /// The place of the element with a storage index.
+    #[inline]
     pub fn address(&self, index: usize) -> Address {
         if self.storage == Storage::TritonHopperValue {
             return interleaved::address(index, self.nibble);
@@ -235,6 +236,7 @@ impl Grid {
     }
 
     /// The code stored at a place.
+    #[inline]
     pub fn read(&self, bytes: &[u8], at: Address) -> u32 {
         let b = |n: usize| u32::from(bytes[at.byte + n]);
         if self.storage == Storage::TritonHopperValue {
@@ -249,6 +251,7 @@ impl Grid {
     }
 
     /// Stores a code at a place.
+    #[inline]
     pub fn write(&self, bytes: &mut [u8], at: Address, code: u32) {
         let le = code.to_le_bytes();
         if self.storage == Storage::TritonHopperValue {
@@ -306,10 +309,31 @@ impl Grid {
     pub fn write_row(&self, bytes: &mut [u8], at: (usize, usize), row: &[u32]) {
         let mut done = 0;
         for (start, len) in self.stretches(at, 0..row.len()) {
-            for (n, code) in row[done..done + len].iter().enumerate() {
-                self.write(bytes, self.address(start + n), *code);
-            }
+            let part = &row[done..done + len];
             done += len;
+            let whole = start * self.bits / 8..(start + len) * self.bits / 8;
+            match self.bits {
+                8 => {
+                    for (byte, code) in bytes[whole].iter_mut().zip(part) {
+                        *byte = code.to_le_bytes()[0];
+                    }
+                }
+                16 => {
+                    for (two, code) in bytes[whole].as_chunks_mut::<2>().0.iter_mut().zip(part) {
+                        two.copy_from_slice(&code.to_le_bytes()[..2]);
+                    }
+                }
+                32 => {
+                    for (four, code) in bytes[whole].as_chunks_mut::<4>().0.iter_mut().zip(part) {
+                        *four = code.to_le_bytes();
+                    }
+                }
+                _ => {
+                    for (n, code) in part.iter().enumerate() {
+                        self.write(bytes, self.address(start + n), *code);
+                    }
+                }
+            }
         }
     }
 }
@@ -326,12 +350,11 @@ mod tests {
     /// Whatever a stretch begins and ends with, it is the elements one by one.
     #[test]
     fn stretches_of_a_row_are_its_elements_in_storage_order() {
-        for &storage in Storage::ALL {
-            let bits = if storage == Storage::TritonHopperValue {
-                4
-            } else {
-                8
-            };
+        let all = Storage::ALL.iter().flat_map(|&storage| match storage {
+            Storage::TritonHopperValue => vec![(storage, 4)],
+            storage => [4, 8, 16, 32].map(|bits| (storage, bits)).to_vec(),
+        });
+        for (storage, bits) in all {
             let grid = Grid {
                 rows: 512,
                 cols: 256,
@@ -354,7 +377,9 @@ mod tests {
                 assert_eq!(found, wanted, "{storage} {r} {cols:?}");
                 // A row is its codes, read or written at once.
                 let mut bytes = vec![0; 2 * 512 * 256 * bits / 8];
-                let row: Vec<u32> = (1..=250).map(|c| c * 7 % (1 << bits)).collect();
+                // The upper bits of a product that passes 2^32 with every step.
+                let code = |c: u32| c.wrapping_mul(0x9e37_79b9) >> (32 - bits);
+                let row: Vec<u32> = (1..=250).map(code).collect();
                 grid.write_row(&mut bytes, (1, r), &row);
                 let one = |c| grid.read(&bytes, grid.address(grid.index(1, r, c)));
                 assert_eq!((0..250).map(one).collect::<Vec<_>>(), row, "{storage} {r}");

@@ -4,7 +4,7 @@ use super::trial::{Outcome, Trial, broken, fact, is_padded, settle};
 use super::{Finding, Tier, Vacuous, Verdict};
 use crate::audit::audit;
 use crate::case::Case;
-use crate::layout::{PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
+use crate::layout::{Map, PackedInputs, logical_of, map, pack_layer_into, roles, unpack};
 use crate::mutant::{Mutant, Stage};
 use crate::plan::{Plan, Role, ScalePlan};
 use crate::subject::SkipReason;
@@ -235,32 +235,31 @@ fn check_grid(
         let Some(tensor) = rank.get(scales) else {
             continue;
         };
-        let [experts, rows, cols] = wmap.shape();
-        let elements = (0..experts)
-            .flat_map(|e| (0..rows).map(move |r| (e, r)))
-            .flat_map(|(e, r)| (0..cols).map(move |c| (e, r, c)));
-        let mut last = None;
-        for (e, r, c) in elements {
-            let Some((le, lr, lc)) = wmap.logical(e, r, c) else {
-                continue;
-            };
-            let (row, col) = blocks.stored(n, (r, c), lr);
-            let (source_row, source_col) = blocks.source(lr, lc);
-            let pair = Some(((e, row, col), (le, source_row, source_col)));
-            // The element before it had this very scale, and should have had.
-            if pair == last {
-                continue;
-            }
-            last = pair;
-            let actual = code(tensor, smap.grid.index(e, row, col));
-            let want = code(wanted, (le * wr + source_row) * wc + source_col);
-            if actual != want {
-                let (scales, weights) = (scales.name(), weights.name());
-                let place = format!(
-                    "{scales} of rank {n} [{e},{row},{col}] (for {weights} [{le},{lr},{lc}])"
-                );
-                let (want, actual) = (format!("{want:02x?}"), format!("{actual:02x?}"));
-                return Ok(Some(fact("scale-grid", case, place, want, actual).into()));
+        // A weight's row alone says the row of its scale, and its column the column; of neighbours that
+        // have the same scale, and should have it, the first stands for all.
+        let [_, rows, cols] = wmap.shape();
+        let distinct = |mut lines: Vec<Line>| {
+            lines.dedup_by_key(|line| (line.stored, line.source));
+            lines
+        };
+        let rows = distinct((0..rows).filter_map(|r| blocks.row(n, r, &wmap)).collect());
+        let cols = distinct((0..cols).filter_map(|c| blocks.col(c, &wmap)).collect());
+        for (e, le) in (0..wmap.shape()[0]).filter_map(|e| Some((e, wmap.experts.to_logical(e)?))) {
+            for (row, col) in rows
+                .iter()
+                .flat_map(|row| cols.iter().map(move |col| (row, col)))
+            {
+                let actual = code(tensor, smap.grid.index(e, row.stored, col.stored));
+                let want = code(wanted, (le * wr + row.source) * wc + col.source);
+                if actual != want {
+                    let (scales, weights) = (scales.name(), weights.name());
+                    let place = format!(
+                        "{scales} of rank {n} [{e},{},{}] (for {weights} [{le},{},{}])",
+                        row.stored, col.stored, row.logical, col.logical
+                    );
+                    let (want, actual) = (format!("{want:02x?}"), format!("{actual:02x?}"));
+                    return Ok(Some(fact("scale-grid", case, place, want, actual).into()));
+                }
             }
         }
     }
@@ -285,32 +284,19 @@ impl Blocks<'_> {
         (row / rows, row % rows)
     }
 
-    /// Row and column in the checkpoint's scales of the weight at a logical row and column.
-    fn source(&self, row: usize, col: usize) -> (usize, usize) {
-        let halves = if self.first {
-            self.plan.dims.halves as usize
-        } else {
-            1
-        };
-        let (half, row) = self.half(row);
-        (
-            half * (self.rows / halves) + block(row, self.scale.row_block_source),
-            block(col, self.scale.col_block_source),
-        )
-    }
-
-    /// Row and column in a rank's scales of the weight stored at `place`, whose logical row is `row`.
-    fn stored(&self, rank: usize, place: (usize, usize), row: usize) -> (usize, usize) {
-        let (half, row) = self.half(row);
-        let row = match self.scale.row_block {
+    /// The scale's row for the weights that a rank stores in row `at`; `None` for padding.
+    fn row(&self, rank: usize, at: usize, weights: &Map) -> Option<Line> {
+        let logical = weights.rows.to_logical(at)?;
+        let (half, row) = self.half(logical);
+        let halves = if self.first { self.plan.dims.halves } else { 1 } as usize;
+        let stored = match self.scale.row_block {
             0 => half,
             // One scale per row: it stands where the row stands.
-            1 => place.0,
+            1 => at,
             size if self.first => {
                 // The halves' order in storage, and the channel within the rank.
-                let second = (half == 1) != self.plan.order.up_first();
-                let halves = self.plan.dims.halves == 2 && second;
-                let base = if halves {
+                let second = halves == 2 && (half == 1) != self.plan.order.up_first();
+                let base = if second {
                     self.scale.rows_padded as usize / 2
                 } else {
                     0
@@ -319,8 +305,31 @@ impl Blocks<'_> {
             }
             size => block(row, size),
         };
-        (row, block(place.1, self.scale.col_block))
+        let source = half * (self.rows / halves) + block(row, self.scale.row_block_source);
+        Some(Line {
+            logical,
+            stored,
+            source,
+        })
     }
+
+    /// The scale's column for the weights that are stored in column `at`; `None` for padding.
+    fn col(&self, at: usize, weights: &Map) -> Option<Line> {
+        let logical = weights.cols.to_logical(at)?;
+        let (stored, source) = (self.scale.col_block, self.scale.col_block_source);
+        Some(Line {
+            logical,
+            stored: block(at, stored),
+            source: block(logical, source),
+        })
+    }
+}
+
+/// A row or column of weights: the logical one, and those of its scale in a rank's tensor and in the checkpoint's.
+struct Line {
+    logical: usize,
+    stored: usize,
+    source: usize,
 }
 
 /// The block of a row or column; 0 where one scale is for all.

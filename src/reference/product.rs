@@ -15,6 +15,9 @@ const FOLLOWED: usize = 16;
 /// What a rounding of a partial sum adds, and what its magnitude is taken by: step 9 of the bound's derivation.
 const ROUNDED: f64 = U * SLACK;
 const MORE: f64 = 1.0 + 1.0 / (1u64 << 30) as f64;
+/// Every bit but the sign: what a number is cut by to its magnitude. One operation where `abs_f64s` is two, and a call
+/// wherever it is not inlined.
+const UNSIGNED: f64 = f64::from_bits(!(1 << 63));
 /// Weight rows decoded at a time: enough sums at once to hide what an addition takes.
 pub(super) const ROWS: usize = 4;
 /// What one projection of an expert gives, and what its bound needs.
@@ -133,13 +136,15 @@ fn dots<S: Simd>(
     // As many as there are lanes: registers of a machine without vectors hold one each.
     let zero = [[simd.splat_f64s(0.0); LANES]; ROWS];
     let (mut sums, mut magnitudes) = (zero, zero);
+    let unsigned = simd.splat_f64s(UNSIGNED);
     for start in (0..values.len()).step_by(registers) {
         for r in 0..registers {
             let (value, reach) = (values[start + r], reach[start + r]);
             for m in 0..ROWS {
                 let row = rows[m][start + r];
                 sums[m][r] = simd.mul_add_f64s(row, value, sums[m][r]);
-                magnitudes[m][r] = simd.mul_add_f64s(simd.abs_f64s(row), reach, magnitudes[m][r]);
+                magnitudes[m][r] =
+                    simd.mul_add_f64s(simd.and_f64s(row, unsigned), reach, magnitudes[m][r]);
             }
         }
     }
@@ -210,7 +215,8 @@ pub(super) fn follow<S: Simd, const REACH: bool>(
     let zero = [[simd.splat_f64s(0.0); FOLLOWED]; ROWS];
     let (mut sums, mut errors) = (zero, zero);
     // Infinity is what `leading` cuts a number by.
-    let [exponent, more, once] = [f64::INFINITY, MORE, ROUNDED].map(|v| simd.splat_f64s(v));
+    let [exponent, more, once, unsigned] =
+        [f64::INFINITY, MORE, ROUNDED, UNSIGNED].map(|v| simd.splat_f64s(v));
     let whole = met.steps * registers;
     for start in (0..whole).step_by(registers) {
         for r in 0..registers {
@@ -219,10 +225,10 @@ pub(super) fn follow<S: Simd, const REACH: bool>(
                 let row = rows[m][at];
                 let mut error = errors[m][r];
                 if REACH {
-                    error = simd.mul_add_f64s(simd.abs_f64s(row), reach[at], error);
+                    error = simd.mul_add_f64s(simd.and_f64s(row, unsigned), reach[at], error);
                 }
                 let sum = simd.mul_add_f64s(row, values[at], sums[m][r]);
-                let most = simd.mul_add_f64s(simd.abs_f64s(sum), more, error);
+                let most = simd.mul_add_f64s(simd.and_f64s(sum, unsigned), more, error);
                 let power = simd.and_f64s(most, exponent);
                 (sums[m][r], errors[m][r]) = (sum, simd.mul_add_f64s(power, once, error));
             }
@@ -238,9 +244,9 @@ pub(super) fn follow<S: Simd, const REACH: bool>(
         }
         for m in 0..ROWS {
             let row = rows[m][at];
-            let error = simd.mul_add_f64s(simd.abs_f64s(row), reach[at], errors[m][r]);
+            let error = simd.mul_add_f64s(simd.and_f64s(row, unsigned), reach[at], errors[m][r]);
             let sum = simd.mul_add_f64s(row, values[at], sums[m][r]);
-            let most = simd.mul_add_f64s(simd.abs_f64s(sum), more, error);
+            let most = simd.mul_add_f64s(simd.and_f64s(sum, unsigned), more, error);
             let power = simd.and_f64s(most, exponent);
             (sums[m][r], errors[m][r]) = (sum, simd.mul_add_f64s(power, last[r], error));
         }
@@ -255,7 +261,7 @@ pub(super) fn follow<S: Simd, const REACH: bool>(
             for r in 0..live {
                 let sum = simd.add_f64s(sums[m][r], sums[m][r + live]);
                 let error = simd.add_f64s(errors[m][r], errors[m][r + live]);
-                let most = simd.mul_add_f64s(simd.abs_f64s(sum), more, error);
+                let most = simd.mul_add_f64s(simd.and_f64s(sum, unsigned), more, error);
                 let power = simd.and_f64s(most, exponent);
                 let met = halved[live + r];
                 (sums[m][r], errors[m][r]) = (sum, simd.mul_add_f64s(power, met, error));

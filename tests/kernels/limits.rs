@@ -66,7 +66,7 @@ fn experts_of_all_ranks_may_be_more_than_one_holds() {
     let line = "t=4,e=1232,k=2,h=32,i=20,tp=4,ep=4,act=relu2,w=bf16,pad=i16";
     let property = [find("pad-identity").expect("it is listed")];
     let cases = [line.parse().expect("a case line")];
-    let tally = ask(&cases, &property, |_| HostOptions::default());
+    let tally = ask(&cases, &property, 1, |_| HostOptions::default());
     tally.tell("many experts");
     assert_eq!(tally.passed, 1);
 }
@@ -142,7 +142,7 @@ fn the_smallest_and_the_oddest_sizes_hold() {
     ] {
         cases.push(line.parse().expect("a case line"));
     }
-    let tally = ask(&cases, &of_outputs(), |_| HostOptions::default());
+    let tally = ask(&cases, &of_outputs(), 3, |_| HostOptions::default());
     tally.tell("small");
-    assert!(tally.passed > 1000, "{} passed", tally.passed);
+    assert!(tally.passed > 600, "{} passed", tally.passed);
 }

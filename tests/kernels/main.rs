@@ -79,25 +79,31 @@ impl Tally {
     }
 }
 
-/// Asks the properties of every case over all threads, each case of a subject run as `options` says.
+/// Asks the properties of the cases over all threads, each case of a subject run as `options` says: of every case
+/// every `every`th, each case others, so that each case and each property has its part. Emulated threads take
+/// most of the time that the tests take.
 fn ask(
     cases: &[Case],
     properties: &[&Property],
+    every: usize,
     options: impl Fn(usize) -> HostOptions + Sync,
 ) -> Tally {
-    let verdicts: Vec<Vec<Verdict>> = cases
-        .par_iter()
-        .enumerate()
-        .map(|(n, case)| {
-            let mut subject = CudaHost::with(options(n));
-            let one = |p: &&Property| (p.check)(case, &mut Trial::new(&mut subject));
-            properties.iter().map(one).collect()
+    let one = |(n, case): (usize, &Case)| -> Vec<(usize, Verdict)> {
+        let mut subject = CudaHost::with(options(n));
+        let mine = (0..properties.len()).filter(|p| (n + p) % every == 0);
+        mine.map(|p| {
+            (
+                p,
+                (properties[p].check)(case, &mut Trial::new(&mut subject)),
+            )
         })
-        .collect();
+        .collect()
+    };
+    let verdicts: Vec<_> = cases.par_iter().enumerate().map(one).collect();
     let mut tally = Tally::default();
     for (case, verdicts) in cases.iter().zip(verdicts) {
-        for (property, verdict) in properties.iter().zip(verdicts) {
-            tally.add(property, case, verdict);
+        for (p, verdict) in verdicts {
+            tally.add(properties[p], case, verdict);
         }
     }
     tally
@@ -124,7 +130,11 @@ fn turns(n: usize) -> Turns {
 #[test]
 fn the_smoke_suite_holds() {
     if runs() {
-        ask(&suite("smoke"), &of_outputs(), |_| HostOptions::default()).tell("smoke");
+        let tally = ask(&suite("smoke"), &of_outputs(), 3, |_| {
+            HostOptions::default()
+        });
+        tally.tell("smoke");
+        assert!(tally.passed > 400, "{} passed", tally.passed);
     }
 }
 
@@ -133,8 +143,8 @@ fn the_boundary_suite_holds_with_equal_bits_padded_and_unpadded() {
     if runs() {
         let claims = ["pad-identity", "device-pad-identity"];
         let claims = claims.map(|name| find(name).expect("it is listed"));
-        let tally = ask(&suite("boundary"), &claims, |n| HostOptions {
-            turns: turns(n),
+        let tally = ask(&suite("boundary"), &claims, 2, |n| HostOptions {
+            turns: turns(n / 2),
             ..HostOptions::default()
         });
         tally.tell("boundary");
@@ -170,7 +180,7 @@ fn the_boundary_suite_has_every_format_gated_and_not_whole_and_split_that_the_ke
     }
 }
 
-/// Padded to what the fast path takes, in every format, gated and not, on one rank and on two.
+/// Padded to what the fast path takes, in every format, gated and not, on one rank and on three.
 #[test]
 fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
     if !runs() {
@@ -180,7 +190,7 @@ fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
     let mut cases = Vec::new();
     for w in WeightFormat::ALL {
         for act in ["swiglu", "relu2"] {
-            for (tp, i) in [(1, 150), (2, 330), (3, 500)] {
+            for (tp, i) in [(1, 150), (3, 500)] {
                 for fill in ["exact", "wild"] {
                     let line = format!(
                         "t=19,e=3,h=160,i={i},tp={tp},act={act},w={w},pad=h256.i128,fill={fill}"
@@ -190,12 +200,12 @@ fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
             }
         }
     }
-    let tally = ask(&cases, &property, |n| HostOptions {
+    let tally = ask(&cases, &property, 1, |n| HostOptions {
         turns: turns(n),
         ..HostOptions::default()
     });
     tally.tell("both paths");
-    assert!(tally.passed >= 150, "{} of {}", tally.passed, cases.len());
+    assert!(tally.passed >= 100, "{} of {}", tally.passed, cases.len());
 }
 
 #[test]
@@ -218,7 +228,7 @@ fn drawn_cases_hold_in_any_order_of_turns_and_on_any_path() {
         let draws = 0..120;
         let domain = |n: u64| [Domain::FULL, Domain::UNIFORM][(n % 2) as usize];
         let cases: Vec<Case> = draws.map(|n| draw(&domain(n), 0x5eed, n)).collect();
-        let tally = ask(&cases, &of_outputs(), |n| HostOptions {
+        let tally = ask(&cases, &of_outputs(), 3, |n| HostOptions {
             turns: turns(n),
             paths: [Paths::Auto, Paths::General][n / 3 % 2],
             inputs: [None, Some(Dtype::F16), Some(Dtype::F32)][n / 6 % 3],

@@ -172,12 +172,12 @@ fn the_suites_hold_where_products_are_added_as_on_devices() {
     for adder in [Adder::AMPERE, Adder::HOPPER] {
         let options = |n| HostOptions {
             adder,
-            turns: turns(n),
+            turns: turns(n / 2),
             ..HostOptions::default()
         };
         let of = |name: &str, share: usize, claims: &[_]| -> Tally {
             let cases: Vec<Case> = suite(name).into_iter().step_by(share).collect();
-            ask(&cases, claims, options)
+            ask(&cases, claims, 2, options)
         };
         of("smoke", 4, &of_outputs()).tell("smoke");
         of("boundary", 16, &claims).tell("boundary");

@@ -20,7 +20,7 @@ fn all_pass(lines: &[String], options: impl Fn(usize) -> HostOptions + Sync) {
         .map(|line| line.parse().expect("a case line"))
         .collect();
     let property = [find("pad-identity").expect("it is listed")];
-    let tally = ask(&cases, &property, options);
+    let tally = ask(&cases, &property, 1, options);
     tally.tell("promised");
     assert_eq!(
         tally.passed,
