@@ -9,7 +9,7 @@ use super::stderr::Stderr;
 use crate::subject::error::Misbehaviour;
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(super) struct Child {
     limit: Arc<AtomicU64>,
     stderr: Stderr,
     memory: Watch,
+    /// Whether it grew after that was told: another takes its place, without a word.
+    worn: bool,
     /// Number of the next request.
     next: u64,
 }
@@ -63,6 +65,7 @@ impl Child {
             limit,
             stderr: Stderr::read(stderr),
             memory: Watch::default(),
+            worn: false,
             next: 0,
         })
     }
@@ -137,12 +140,13 @@ impl Child {
         }
     }
 
-    /// Looks at its memory after a reply: a growth that one request repeated must confirm.
-    pub(super) fn weigh(&mut self) -> Result<Option<Growth>, Misbehaviour> {
+    /// Looks at its memory after a reply: a growth that one request repeated must confirm. `told` is whether a
+    /// growth of the program was told already, which once is enough of.
+    pub(super) fn weigh(&mut self, told: &AtomicBool) -> Result<Option<Growth>, Misbehaviour> {
         match resident(self.pid).map_or(Told::Nothing, |bytes| self.memory.reply(bytes)) {
             Told::Nothing => Ok(None),
-            Told::Seems(growth) => Ok(Some(growth)),
-            Told::Leaks(growth) => Err(grown(growth)),
+            Told::Seems(growth) if !told.load(Ordering::Relaxed) => Ok(Some(growth)),
+            Told::Seems(growth) | Told::Leaks(growth) => self.grew(growth, told).map(|()| None),
         }
     }
 
@@ -150,6 +154,7 @@ impl Child {
     pub(super) fn confirm(
         &mut self,
         growth: Growth,
+        told: &AtomicBool,
         mut again: impl FnMut(&mut Child) -> Result<(), Misbehaviour>,
     ) -> Result<(), Misbehaviour> {
         let mut readings = Vec::new();
@@ -158,10 +163,25 @@ impl Child {
             readings.extend(resident(self.pid));
         }
         if memory::confirmed(growth, &readings) {
-            return Err(grown(growth));
+            return self.grew(growth, told);
         }
         self.memory.forget();
         Ok(())
+    }
+
+    /// It grew: misbehaviour where that was not told before.
+    fn grew(&mut self, growth: Growth, told: &AtomicBool) -> Result<(), Misbehaviour> {
+        self.worn = true;
+        let Growth { bytes, replies } = growth;
+        match told.swap(true, Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(Misbehaviour::Memory { bytes, replies }),
+        }
+    }
+
+    /// Whether it is to be asked no more, though it answers.
+    pub(super) fn worn(&self) -> bool {
+        self.worn
     }
 
     /// What it said last, to show beside a reply.
@@ -201,10 +221,6 @@ impl Drop for Child {
             group::lock(&self.group).end();
         }
     }
-}
-
-fn grown(Growth { bytes, replies }: Growth) -> Misbehaviour {
-    Misbehaviour::Memory { bytes, replies }
 }
 
 /// A thread that writes what it is sent, so that a process that does not read cannot stop us.

@@ -9,6 +9,7 @@ use super::reply::{self, HEADER_MAX, Hello};
 use super::supports::Supports;
 use crate::subject::error::{Misbehaviour, SubjectError};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long a program is waited for.
@@ -39,6 +40,8 @@ pub struct Program {
     running: Running,
     /// Processes that nobody asks now.
     idle: Mutex<Vec<Child>>,
+    /// Whether a growth of its memory was told: a fault of the program, whichever case was asked last.
+    pub(super) grew: AtomicBool,
 }
 
 impl Program {
@@ -66,6 +69,7 @@ impl Program {
             hello,
             running: running.clone(),
             idle: Mutex::new(vec![child]),
+            grew: AtomicBool::new(false),
         })
     }
 

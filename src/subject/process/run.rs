@@ -61,7 +61,7 @@ impl Process {
     ) -> Result<T, SubjectError> {
         let what = match told {
             Ok(value) => {
-                self.child = Some(child);
+                self.child = Some(child).filter(|child| !child.worn());
                 return Ok(value);
             }
             Err(what) => what,
@@ -106,14 +106,14 @@ impl Process {
         let mut seems = None;
         for (number, (plan, _, _)) in numbers.into_iter().zip(asked) {
             let bytes = child.receive(self.program.timeout())?;
-            seems = child.weigh()?.or(seems);
+            seems = child.weigh(&self.program.grew)?.or(seems);
             let routes = self.program.supports().routes_itself();
             replies.push(reply::reply(&bytes, number, plan, routes)?);
         }
         let (Some(growth), Some(last)) = (seems, asked.last()) else {
             return Ok(());
         };
-        child.confirm(growth, |child| {
+        child.confirm(growth, &self.program.grew, |child| {
             self.send(child, last)?;
             child.receive(self.program.timeout()).map(drop)
         })
