@@ -7,7 +7,9 @@
 The engines' ways take bfloat16 and need CUDA and the engine; kernels are compiled at the first case of a shape. vLLM's and SGLang's
 `fused_experts` take gate's rows first, FlashInfer's `cutlass_fused_moe` up's (facts/upstream-padding.md 1.1, peers.md 2.2). They are said to
 round wherever a value may be written to memory; which places really do was not read, and they have not run here. Their calls were
-read against vLLM 0.33.0, SGLang 0.5.23 and FlashInfer 0.7.4: names, order and types of arguments are theirs.
+compared with the signatures of vLLM 0.33.0, SGLang 0.5.23 and FlashInfer 0.7.4: names and order are theirs. Of element types only FlashInfer's
+were read: its binding wants int32 ids and float32 weights, and scales may be left out, though Python's annotation says a list. Whether an engine
+wants more set up before a call was not read. Experts of other ranks reach none: they are asked as expert 0 with weight 0.
 """
 
 import os
