@@ -309,31 +309,10 @@ impl Grid {
     pub fn write_row(&self, bytes: &mut [u8], at: (usize, usize), row: &[u32]) {
         let mut done = 0;
         for (start, len) in self.stretches(at, 0..row.len()) {
-            let part = &row[done..done + len];
-            done += len;
-            let whole = start * self.bits / 8..(start + len) * self.bits / 8;
-            match self.bits {
-                8 => {
-                    for (byte, code) in bytes[whole].iter_mut().zip(part) {
-                        *byte = code.to_le_bytes()[0];
-                    }
-                }
-                16 => {
-                    for (two, code) in bytes[whole].as_chunks_mut::<2>().0.iter_mut().zip(part) {
-                        two.copy_from_slice(&code.to_le_bytes()[..2]);
-                    }
-                }
-                32 => {
-                    for (four, code) in bytes[whole].as_chunks_mut::<4>().0.iter_mut().zip(part) {
-                        *four = code.to_le_bytes();
-                    }
-                }
-                _ => {
-                    for (n, code) in part.iter().enumerate() {
-                        self.write(bytes, self.address(start + n), *code);
-                    }
-                }
+            for (n, code) in row[done..done + len].iter().enumerate() {
+                self.write(bytes, self.address(start + n), *code);
             }
+            done += len;
         }
     }
 }

@@ -237,14 +237,14 @@ fn check_grid(
         };
         // A weight's row alone says the row of its scale, and its column the column; of neighbours that
         // have the same scale, and should have it, the first stands for all.
-        let [_, rows, cols] = wmap.shape();
+        let [experts, rows, cols] = wmap.shape();
         let distinct = |mut lines: Vec<Line>| {
             lines.dedup_by_key(|line| (line.stored, line.source));
             lines
         };
         let rows = distinct((0..rows).filter_map(|r| blocks.row(n, r, &wmap)).collect());
         let cols = distinct((0..cols).filter_map(|c| blocks.col(c, &wmap)).collect());
-        for (e, le) in (0..wmap.shape()[0]).filter_map(|e| Some((e, wmap.experts.to_logical(e)?))) {
+        for (e, le) in (0..experts).filter_map(|e| Some((e, wmap.experts.to_logical(e)?))) {
             for (row, col) in rows
                 .iter()
                 .flat_map(|row| cols.iter().map(move |col| (row, col)))

@@ -40,6 +40,8 @@ fn runs() -> bool {
 /// Verdicts by kind, and the reasons of skips.
 #[derive(Default)]
 struct Tally {
+    /// One of how many properties each case was asked.
+    every: u64,
     passed: u64,
     vacuous: u64,
     skips: BTreeMap<String, u64>,
@@ -59,6 +61,11 @@ impl Tally {
             )),
             Verdict::Broken(e) => self.faults.push(format!("{name} {case}: broken: {e}")),
         }
+    }
+
+    /// How many would have passed, had all been asked of every case.
+    fn passed_of_all(&self) -> u64 {
+        self.passed * self.every
     }
 
     fn tell(&self, name: &str) {
@@ -81,26 +88,29 @@ impl Tally {
 
 /// Asks the properties of the cases over all threads, each case of a subject run as `options` says: of every case
 /// every `every`th, each case others, so that each case and each property has its part. Emulated threads take
-/// most of the time that the tests take.
+/// most of the time that the tests take: `.ci/run` asks all of every case, by a word in the environment.
 fn ask(
     cases: &[Case],
     properties: &[&Property],
     every: usize,
     options: impl Fn(usize) -> HostOptions + Sync,
 ) -> Tally {
+    let whole = std::env::var_os("PADPROOF_KERNELS_WHOLE").is_some();
+    let every = if whole { 1 } else { every };
     let one = |(n, case): (usize, &Case)| -> Vec<(usize, Verdict)> {
         let mut subject = CudaHost::with(options(n));
         let mine = (0..properties.len()).filter(|p| (n + p) % every == 0);
         mine.map(|p| {
-            (
-                p,
-                (properties[p].check)(case, &mut Trial::new(&mut subject)),
-            )
+            let verdict = (properties[p].check)(case, &mut Trial::new(&mut subject));
+            (p, verdict)
         })
         .collect()
     };
     let verdicts: Vec<_> = cases.par_iter().enumerate().map(one).collect();
-    let mut tally = Tally::default();
+    let mut tally = Tally {
+        every: every as u64,
+        ..Tally::default()
+    };
     for (case, verdicts) in cases.iter().zip(verdicts) {
         for (p, verdict) in verdicts {
             tally.add(properties[p], case, verdict);
@@ -134,7 +144,7 @@ fn the_smoke_suite_holds() {
             HostOptions::default()
         });
         tally.tell("smoke");
-        assert!(tally.passed > 400, "{} passed", tally.passed);
+        assert!(tally.passed_of_all() > 1200, "{} passed", tally.passed);
     }
 }
 
@@ -180,7 +190,7 @@ fn the_boundary_suite_has_every_format_gated_and_not_whole_and_split_that_the_ke
     }
 }
 
-/// Padded to what the fast path takes, in every format, gated and not, on one rank and on three.
+/// Padded to what the fast path takes, in every format, gated and not, on one rank and on more.
 #[test]
 fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
     if !runs() {
@@ -190,7 +200,7 @@ fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
     let mut cases = Vec::new();
     for w in WeightFormat::ALL {
         for act in ["swiglu", "relu2"] {
-            for (tp, i) in [(1, 150), (3, 500)] {
+            for (tp, i) in [(1, 150), (2, 330), (3, 500)] {
                 for fill in ["exact", "wild"] {
                     let line = format!(
                         "t=19,e=3,h=160,i={i},tp={tp},act={act},w={w},pad=h256.i128,fill={fill}"
@@ -205,7 +215,7 @@ fn both_paths_give_the_same_bits_padded_and_unpadded_in_every_format() {
         ..HostOptions::default()
     });
     tally.tell("both paths");
-    assert!(tally.passed >= 100, "{} of {}", tally.passed, cases.len());
+    assert!(tally.passed >= 150, "{} of {}", tally.passed, cases.len());
 }
 
 #[test]
