@@ -1,6 +1,7 @@
 //! One axis of a tensor: which physical position holds which logical one.
 
 use super::error::LayoutError;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
 /// Which axis of which tensor, for messages.
@@ -29,7 +30,8 @@ pub struct Run {
 pub struct Axis {
     logical: usize,
     physical: usize,
-    runs: Vec<Run>,
+    /// One for most axes, two for gated ones.
+    runs: SmallVec<[Run; 2]>,
 }
 
 /// How the halves of a gated axis lie in storage, in units of the axis they are made of.
@@ -49,9 +51,9 @@ impl Axis {
     /// The whole of an axis, unpadded.
     pub fn whole(len: usize) -> Axis {
         let runs = if len == 0 {
-            Vec::new()
+            SmallVec::new()
         } else {
-            vec![Run {
+            smallvec![Run {
                 logical: 0,
                 physical: 0,
                 len,
@@ -108,7 +110,7 @@ impl Axis {
                 self.logical.div_ceil(source)
             },
             physical: len.div_ceil(size),
-            runs: Vec::new(),
+            runs: SmallVec::new(),
         };
         for local in 0..axis.physical {
             let first = start + local * size;
@@ -140,7 +142,7 @@ impl Axis {
         let mut axis = Axis {
             logical: self.logical * 2,
             physical: 0,
-            runs: Vec::new(),
+            runs: SmallVec::new(),
         };
         // The logical start of the half that fills slot 0, and of the one in slot 1.
         let starts = if halves.up_first {
@@ -226,7 +228,7 @@ impl Axis {
             .collect();
         places.sort_unstable();
         let mut axis = Axis {
-            runs: Vec::with_capacity(places.len()),
+            runs: SmallVec::new(),
             ..self
         };
         for (physical, logical) in places {

@@ -35,8 +35,8 @@ fn tensor(
     Ok(TensorPlan {
         name,
         dtype: dtype.name(),
-        shape: shape.to_vec(),
-        logical: logical.to_vec(),
+        shape,
+        logical,
         bytes: bytes(name, &[e, r], cols, dtype)?,
     })
 }

@@ -329,9 +329,9 @@ pub struct TensorPlan {
     /// Element type.
     pub dtype: &'static str,
     /// Shape on one rank, padded, in logical elements (packed FP4: elements, not bytes).
-    pub shape: Vec<u64>,
+    pub shape: [u64; 3],
     /// Logical extent on the fullest rank, in elements, axis by axis.
-    pub logical: Vec<u64>,
+    pub logical: [u64; 3],
     /// Bytes on one rank, strides and storage padding included.
     pub bytes: u64,
 }

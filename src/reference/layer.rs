@@ -111,14 +111,12 @@ fn compute(
         stages,
     };
     let mut scratch = Scratch::default();
-    let mut places: Vec<Vec<usize>> = vec![Vec::new(); case.e as usize];
-    for (place, &id) in routing.ids.iter().enumerate() {
-        places[id as usize].push(place);
-    }
-    for (expert, places) in places.iter().enumerate() {
-        if !places.is_empty() {
-            layer.expert(expert, places, &routing, &mut scratch, &mut sums);
-        }
+    let expert = |place: &usize| routing.ids[*place];
+    let mut places: Vec<usize> = (0..routing.ids.len()).collect();
+    places.sort_by_key(expert);
+    for places in places.chunk_by(|a, b| expert(a) == expert(b)) {
+        let id = expert(&places[0]) as usize;
+        layer.expert(id, places, &routing, &mut scratch, &mut sums);
     }
     // Step 7 of the derivation: the bound's own arithmetic.
     sums.bound

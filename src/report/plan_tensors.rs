@@ -75,17 +75,15 @@ fn one_rank(
         let logical = match &laid {
             // The whole of it, of which the stack makes a share.
             Some(Ok(map)) if map.role == Role::W2Bias && divides(plan) => {
-                vec![held(&map.experts), plan.dims.h, 1]
+                [held(&map.experts), plan.dims.h, 1]
             }
-            Some(Ok(map)) => [&map.experts, &map.rows, &map.cols].map(held).to_vec(),
+            Some(Ok(map)) => [&map.experts, &map.rows, &map.cols].map(held),
             // Activations, whose last axis is the rank's share; and what cannot be laid out.
             _ if tensor.name == "intermediate" => {
-                let mut logical = tensor.logical.clone();
-                logical.pop();
-                logical.push(share.len);
-                logical
+                let [one, rows, _] = tensor.logical;
+                [one, rows, share.len]
             }
-            _ => tensor.logical.clone(),
+            _ => tensor.logical,
         };
         rows.add_row([
             tensor.name.to_owned(),

@@ -1,6 +1,7 @@
 //! A tensor: bytes, a shape, guards.
 
 use ndarray::{ArrayViewD, IxDyn};
+use smallvec::SmallVec;
 
 /// Bytes of guard on each side of a tensor's body; a multiple of 64 keeps the body aligned.
 const GUARD: usize = 64;
@@ -15,7 +16,7 @@ const GUARD_BYTE: u8 = 0xC5;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     name: &'static str,
-    shape: Vec<usize>,
+    shape: SmallVec<[usize; 3]>,
     bits: usize,
     bytes: usize,
     /// Backed by u64 so that views as f32 and u16 are aligned.
@@ -58,7 +59,7 @@ impl Tensor {
         all[GUARD + bytes..].fill(GUARD_BYTE);
         Tensor {
             name,
-            shape: shape.to_vec(),
+            shape: SmallVec::from_slice(shape),
             bits,
             bytes,
             store,
