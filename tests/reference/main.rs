@@ -11,9 +11,11 @@ use padproof::compare::{Bound, compare};
 use padproof::fill::{FillError, fill};
 use padproof::r#gen::{Domain, draw};
 use padproof::num::Dtype;
-use padproof::reference::{Reference, ReferenceError, reference};
+use padproof::reference::{Reference, ReferenceError, reference, reference_for};
 use padproof::tensor::{Logical, Output, RouterInput, Tensor};
-use padproof::terms::{ActQuant, Activation, Extent, Fill, Route, WeightFormat};
+use padproof::terms::{
+    ActQuant, Activation, Arithmetic, Extent, Fill, Rounded, Route, WeightFormat,
+};
 use single::Order;
 
 fn case(line: &str) -> Case {
@@ -328,6 +330,26 @@ fn a_gate_that_is_not_rounded_breaks_the_bound_of_one_that_is() {
         };
         let agrees = compare(&wanted.values, &got, &bound).agree;
         assert_eq!(agrees, act == "swiglu-rounded", "{act}");
+    }
+}
+
+/// A subject that declares one of these places and keeps more there is held to another layer, so the page must name each.
+#[test]
+fn the_reference_rounds_at_the_places_that_the_protocol_names() {
+    let page = include_str!("../../docs/subject-protocol.md");
+    let sentence = page.split("The reference rounds too").nth(1).unwrap();
+    let named = sentence.split("and the bound").next().unwrap();
+    let case = case("t=4,h=16,i=24,w=bf16,fill=wild,seed=7");
+    let logical = fill(&case).unwrap();
+    let f32_values = run(&case, &logical).values;
+    for &place in Rounded::ALL {
+        let arithmetic = Arithmetic {
+            rounds: [place].into_iter().collect(),
+            ..Arithmetic::default()
+        };
+        let rounded = reference_for(&case, &logical, arithmetic).unwrap();
+        let told = named.contains(&format!("`{}`", place.name()));
+        assert_eq!(rounded.values != f32_values, told, "{}", place.name());
     }
 }
 
