@@ -109,7 +109,8 @@ class Layer:
         self.x = tensors["x"]
         """Input, float32 [tokens_padded, hidden_padded]."""
         self.topk_ids = tensors["topk_ids"]
-        """Experts of each token, int32 [tokens, top_k], counted over the whole layer."""
+        """Experts of each token, int32 [tokens, top_k], counted over the whole layer; ids behind its experts are
+        those of identity experts, for a subject that takes `zero_experts`."""
         self.topk_weights = tensors["topk_weights"]
         """Their weights, float32 [tokens, top_k], scaling factor included."""
         self.router_logits = tensors.get("router_logits")
@@ -141,6 +142,12 @@ class Layer:
         """Tokens that an expert of this rank serves, and their weights."""
         tokens, slots = np.nonzero(self.topk_ids == self.expert_start + expert)
         return tokens, self.topk_weights[tokens, slots]
+
+    def identity(self):
+        """What identity experts give, float32 [tokens, hidden]: weights times `x`, on the first rank; zeros on
+        the others, whose shares padproof adds to it."""
+        weights = np.where(self.topk_ids >= self.plan["experts"], self.topk_weights, 0).sum(1, keepdims=True)
+        return weights * self.x[: self.tokens] * np.float32(self.rank == 0)
 
     def gate_rows(self):
         """For each row of a gated w13 whether it is a gate's, and its channel."""

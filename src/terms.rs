@@ -300,6 +300,12 @@ impl Route {
         matches!(self, Route::Llama4)
     }
 
+    /// Whether identity experts may be among what it chooses from: where groups, a weighed input or a fixed number of
+    /// choices would have to be defined for them, no stack does.
+    pub const fn takes_identity(self) -> bool {
+        !self.grouped() && !self.weights_input() && self.chooses().is_none()
+    }
+
     /// How many experts it chooses, where that is not the model's to say.
     pub const fn chooses(self) -> Option<u64> {
         match self {
@@ -467,6 +473,8 @@ pub struct Numerics {
     pub keep: u64,
     /// routed_scaling_factor in thousandths.
     pub factor: u64,
+    /// Identity ("zero") experts, of ids behind the others: each adds its weight times the input as it came.
+    pub zero: u64,
     /// Quantisation of the expert's input on the fly.
     pub qx: ActQuant,
     /// Quantisation of the intermediate on the fly.
@@ -482,6 +490,7 @@ impl Default for Numerics {
             groups: 1,
             keep: 1,
             factor: 1000,
+            zero: 0,
             qx: ActQuant::None,
             qh: ActQuant::None,
             mid_bf16: false,

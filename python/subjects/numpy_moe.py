@@ -94,6 +94,7 @@ def forward(layer):
     w2, w2_bias = layer.w2(), layer.w2_bias()
     weighs_input = layer.plan["route"] == "llama4"
     y = np.zeros_like(layer.x)
+    y[: layer.tokens] = layer.identity()
     chosen = layer.topk_ids.shape
     stages = {
         "stage.fc1": np.zeros((*chosen, w13.shape[1]), np.float32),
@@ -136,6 +137,7 @@ if __name__ == "__main__":
             "biases": every,
             "mids": every,
             "nibbles": every,
+            "max": {"zero_experts": 1 << 20},
             "rounds": ["x", "fc1", "act", "fc2", "weighted", "sum"] if BF16 else [],
         },
     )

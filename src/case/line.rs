@@ -10,8 +10,9 @@ use std::str::FromStr;
 
 /// Every key, in canonical order.
 pub const KEYS: &[&str] = &[
-    "t", "e", "k", "h", "i", "tp", "ep", "act", "route", "groups", "keep", "factor", "w", "qx",
-    "qh", "mid", "bias", "rule", "pad", "split", "order", "place", "store", "nib", "fill", "seed",
+    "t", "e", "k", "h", "i", "tp", "ep", "act", "route", "groups", "keep", "factor", "zero", "w",
+    "qx", "qh", "mid", "bias", "rule", "pad", "split", "order", "place", "store", "nib", "fill",
+    "seed",
 ];
 
 /// Keys which a rule decides, so that they cannot stand beside `rule=`.
@@ -65,6 +66,10 @@ fn canonical(case: &Case) -> Vec<Pair> {
         ("mid", if case.mid_bf16 { "bf16" } else { "f32" }.to_owned()),
         ("bias", case.bias.to_string()),
     ];
+    if case.zero > 0 {
+        // Younger than the ids of cases, which stay as they are.
+        pairs.insert(12, ("zero", case.zero.to_string()));
+    }
     match &case.scheme {
         Scheme::Rule(id) => pairs.push(("rule", id.clone())),
         Scheme::Spelled(pad) => pairs.extend([
@@ -198,6 +203,7 @@ fn set(
         "groups" => case.groups = number(key, value)?,
         "keep" => case.keep = number(key, value)?,
         "factor" => case.factor = factor(key, value)?,
+        "zero" => case.zero = number(key, value)?,
         "w" => case.w = word(key, value)?,
         "qx" => case.qx = word(key, value)?,
         "qh" => case.qh = word(key, value)?,

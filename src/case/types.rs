@@ -34,6 +34,8 @@ pub struct Case {
     pub keep: u64,
     /// routed_scaling_factor, in thousandths (2500 is 2.5), so that text and value are one.
     pub factor: u64,
+    /// Identity ("zero") experts, which the router chooses from too: their ids follow those of the experts.
+    pub zero: u64,
     /// Weight format.
     pub w: WeightFormat,
     /// Quantisation of the expert's input on the fly.
@@ -112,6 +114,7 @@ impl Default for Case {
             groups: 1,
             keep: 1,
             factor: 1000,
+            zero: 0,
             w: WeightFormat::F32,
             qx: ActQuant::None,
             qh: ActQuant::None,
@@ -125,6 +128,11 @@ impl Default for Case {
 }
 
 impl Case {
+    /// What the router chooses from: experts, and identity experts behind them.
+    pub fn choices(&self) -> u64 {
+        self.e.saturating_add(self.zero)
+    }
+
     /// What the layer computes besides its sizes.
     pub fn numerics(&self) -> Numerics {
         Numerics {
@@ -132,6 +140,7 @@ impl Case {
             groups: self.groups,
             keep: self.keep,
             factor: self.factor,
+            zero: self.zero,
             qx: self.qx,
             qh: self.qh,
             mid_bf16: self.mid_bf16,

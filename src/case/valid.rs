@@ -40,12 +40,24 @@ pub enum InvalidCase {
         whole: u64,
     },
     /// More experts chosen than there are.
-    #[error("k={k} exceeds e={e}")]
+    #[error("k={k} exceeds e={e}{}", identity(*.zero))]
     TopKExceedsExperts {
         /// Chosen experts.
         k: u64,
         /// Experts.
         e: u64,
+        /// Identity experts.
+        zero: u64,
+    },
+    /// Identity experts behind a router of which no stack says what it makes of them.
+    #[error(
+        "zero={zero} needs a router without groups that weighs outputs, and route={route} is not one"
+    )]
+    IdentityWithoutRouter {
+        /// Identity experts.
+        zero: u64,
+        /// The router.
+        route: Route,
     },
     /// Ranks that cannot be cut into equal expert-parallel groups.
     #[error("ep={ep} does not divide tp={tp}")]
@@ -118,6 +130,7 @@ impl Case {
     /// Whether the values make sense alone and together; [`std::str::FromStr`] calls it.
     pub fn validate(&self) -> Result<(), InvalidCase> {
         at_most("t", self.t)?;
+        at_most("zero", self.zero)?;
         if self.factor > FACTOR_MAX {
             let whole = self.factor / 1000;
             return Err(InvalidCase::FactorTooLarge { whole });
@@ -134,10 +147,11 @@ impl Case {
         ] {
             size(key, value)?;
         }
-        if self.k > self.e {
+        if self.k > self.choices() {
             return Err(InvalidCase::TopKExceedsExperts {
                 k: self.k,
                 e: self.e,
+                zero: self.zero,
             });
         }
         if !self.tp.is_multiple_of(self.ep) {
@@ -160,8 +174,12 @@ impl Case {
             groups,
             keep,
             route,
+            zero,
             ..
         } = *self;
+        if zero > 0 && !route.takes_identity() {
+            return Err(InvalidCase::IdentityWithoutRouter { zero, route });
+        }
         if !route.grouped() {
             for (key, value) in [("groups", groups), ("keep", keep)] {
                 if value != 1 {
@@ -176,7 +194,7 @@ impl Case {
             return Err(InvalidCase::GroupsDoNotDivideExperts { groups, e });
         }
         // No overflow: keep <= groups, so the product is at most e.
-        let left = keep * (e / groups);
+        let left = keep * (e / groups) + zero;
         if k > left {
             return Err(InvalidCase::TopKExceedsKeptGroups {
                 k,
@@ -190,6 +208,14 @@ impl Case {
             Some(wanted) if k != wanted => Err(InvalidCase::FixedTopK { k, route, wanted }),
             _ => Ok(()),
         }
+    }
+}
+
+/// ` + zero=Z`, where there are any.
+fn identity(zero: u64) -> String {
+    match zero {
+        0 => String::new(),
+        zero => format!(" + zero={zero}"),
     }
 }
 
@@ -238,6 +264,15 @@ mod tests {
     fn each_senseless_value_is_named_with_its_key() {
         for (line, wanted) in [
             ("e=4,k=5", "k=5 exceeds e=4"),
+            ("e=4,k=7,zero=2", "k=7 exceeds e=4 + zero=2"),
+            (
+                "zero=1099511627777",
+                "zero=1099511627777 exceeds the largest size, 2^40",
+            ),
+            (
+                "route=llama4,k=1,zero=2",
+                "zero=2 needs a router without groups that weighs outputs, and route=llama4 is not one",
+            ),
             ("i=0", "i=0: must be at least 1"),
             ("h=0", "h=0: must be at least 1"),
             ("e=0", "e=0: must be at least 1"),

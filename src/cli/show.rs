@@ -334,10 +334,14 @@ fn show_model(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     } else {
         String::new()
     };
+    let identity = match model.zero_experts {
+        0 => String::new(),
+        zero => format!(", {zero} identity experts behind the others"),
+    };
     line(
         out,
         "router",
-        format!("{}{groups}, factor {}", model.route, model.factor),
+        format!("{}{groups}{identity}, factor {}", model.route, model.factor),
     )?;
     line(out, "bias", model.bias)?;
     line(

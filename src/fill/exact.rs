@@ -121,11 +121,13 @@ fn factor_quanta(case: &Case) -> f64 {
 /// rounding of the intermediate does (the reference checks those on the values).
 ///
 /// Needs an exact fill whose sums fit, a piecewise polynomial activation, given dyadic routing
-/// weights, a dyadic factor, and inputs that E4M3 holds where they are quantised.
+/// weights, no identity experts (quanta of inputs are not those of outputs), a dyadic factor, and inputs
+/// that E4M3 holds where they are quantised.
 pub fn is_exact(case: &Case) -> bool {
     case.fill == Fill::Exact
         && case.act.exact()
         && case.route == Route::Given
+        && case.zero == 0
         && case.factor.is_multiple_of(125)
         && matches!(case.qx, ActQuant::None | ActQuant::Static)
         && Exact::choose(case).fits(case)

@@ -28,12 +28,12 @@ impl Favoured {
     fn draw(case: &Case) -> Favoured {
         let word = rng::value(case.seed, stream::FAVOURED, 0);
         let count = if word & 1 == 0 {
-            case.e
+            case.choices()
         } else {
-            case.k.max(1 + (word >> 1) % case.e)
+            case.k.max(1 + (word >> 1) % case.choices())
         };
         Favoured {
-            first: (word >> 32) % case.e,
+            first: (word >> 32) % case.choices(),
             count,
         }
     }
@@ -48,7 +48,7 @@ impl Favoured {
 fn given(case: &Case) -> RouterInput {
     let favoured = Favoured::draw(case);
     let mut order: Vec<u32> = (0..favoured.count)
-        .map(|n| ((favoured.first + n) % case.e) as u32)
+        .map(|n| ((favoured.first + n) % case.choices()) as u32)
         .collect();
     let (mut ids, mut weights) = (Vec::new(), Vec::new());
     let mut swaps = Vec::with_capacity(case.k as usize);
@@ -73,16 +73,17 @@ fn given(case: &Case) -> RouterInput {
 /// half of the tokens has its logits within 6 % of one number, so that several survive its band of 2 %.
 fn logits(case: &Case) -> RouterInput {
     let favoured = Favoured::draw(case);
-    let mut logits = Vec::with_capacity((case.t * case.e) as usize);
+    let experts = case.choices();
+    let mut logits = Vec::with_capacity((case.t * experts) as usize);
     for token in 0..case.t {
         let kind = rng::value(case.seed, stream::TIES, token);
         let coarse = kind.is_multiple_of(4);
         let close = case.route == Route::SparseMixer && kind % 4 > 1;
-        for expert in 0..case.e {
+        for expert in 0..experts {
             let unit = unit(rng::value(
                 case.seed,
                 stream::ROUTER,
-                token * case.e + expert,
+                token * experts + expert,
             ));
             let mut logit = match close {
                 true => (8.0 * self::unit(kind) - 4.0) * (1.0 + 0.06 * unit),
@@ -91,7 +92,7 @@ fn logits(case: &Case) -> RouterInput {
             if coarse {
                 logit = (logit * 2.0).round() / 2.0;
             }
-            if !favoured.contains(expert, case.e) {
+            if !favoured.contains(expert, experts) {
                 logit -= 6.0;
             }
             logits.push(logit as f32);
@@ -99,7 +100,7 @@ fn logits(case: &Case) -> RouterInput {
     }
     let mut bias = Vec::new();
     if case.route.has_bias() {
-        bias.extend((0..case.e).map(|expert| {
+        bias.extend((0..experts).map(|expert| {
             let unit = unit(rng::value(case.seed, stream::ROUTER_BIAS, expert));
             ((unit * 8.0).round() / 8.0 - 0.5) as f32
         }));

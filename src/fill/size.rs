@@ -47,6 +47,9 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
         Route::Given => ("router", [("t", t), ("k", k), ("", 1)], 8),
         _ => ("router", [("t", t), ("e", e), ("", 1)], 4),
     });
+    if case.route != Route::Given {
+        wanted.push(("router", [("t", t), ("zero", case.zero), ("", 1)], 4));
+    }
     if case.bias == Bias::Both {
         wanted.push(("w13_bias", [("e", e), ("i", i), ("", 1)], halves * 4));
         wanted.push(("w2_bias", [("e", e), ("h", h), ("", 1)], 4));
@@ -67,9 +70,16 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
         sum = sum.saturating_add(product);
         if sum > u128::from(BYTES_MAX) {
             let own = |key| {
-                [("t", t), ("e", e), ("k", k), ("h", h), ("i", i)]
-                    .into_iter()
-                    .find(|(name, _)| *name == key)
+                [
+                    ("t", t),
+                    ("e", e),
+                    ("k", k),
+                    ("h", h),
+                    ("i", i),
+                    ("zero", case.zero),
+                ]
+                .into_iter()
+                .find(|(name, _)| *name == key)
             };
             let (key, value) = sizes
                 .iter()
@@ -84,6 +94,7 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
             });
         }
     }
+    let e = case.choices();
     let choices = t.saturating_mul(e).saturating_mul(k);
     if choices > CHOICES_MAX {
         return Err(FillError::TooManyChoices { t, e, k });

@@ -51,6 +51,8 @@ pub struct Domain {
     pub routes: &'static [Route],
     /// routed_scaling_factor in thousandths.
     pub factors: &'static [u64],
+    /// Most identity experts; some where there may be any, in one case of 32.
+    pub zero_max: u64,
     /// Row orders of a gated w13.
     pub orders: &'static [Order],
     /// Split rules.
@@ -110,6 +112,7 @@ impl Domain {
         activations: &[Activation::Swiglu, Activation::Relu2],
         routes: &[Route::SoftmaxRenorm],
         factors: &[1000],
+        zero_max: 0,
         orders: &[Order::GateUp],
         splits: &[Split::CeilBlock],
         stores: &[Storage::Linear],
@@ -141,6 +144,7 @@ impl Domain {
         activations: Activation::ALL,
         routes: ROUTES,
         factors: &[1000, 500, 1446, 2000, 2500, 16_000],
+        zero_max: 4,
         orders: Order::ALL,
         splits: SPLITS,
         stores: SCALE_STORES,

@@ -127,7 +127,7 @@ pub(super) fn draw_from<S: Source>(domain: &Domain, source: &mut S) -> Case {
     };
     let hidden_steps = [pad.hidden, row_group(w), 16, 32];
     let h = size(&domain.hidden, &hidden_steps, edges, source).next_multiple_of(row_group(w));
-    Case {
+    let mut case = Case {
         t: tokens(domain, pad.tokens, edges, source),
         e,
         k,
@@ -140,6 +140,7 @@ pub(super) fn draw_from<S: Source>(domain: &Domain, source: &mut S) -> Case {
         groups,
         keep,
         factor: mask.pick(Feature::Factor, domain.factors, source),
+        zero: 0,
         w,
         qx,
         qh,
@@ -148,7 +149,15 @@ pub(super) fn draw_from<S: Source>(domain: &Domain, source: &mut S) -> Case {
         scheme: Scheme::Spelled(pad),
         fill,
         seed: source.bits() >> 32,
+    };
+    // Last, so that other cases stay what they were; the first of a fuzzer's choices is none.
+    if domain.zero_max > 0 && case.route.takes_identity() && source.below(32) == 31 {
+        case.zero = source.within(1, domain.zero_max);
+        if source.chance(1, 4) {
+            case.k = case.choices();
+        }
     }
+    case
 }
 
 /// Tokens; where none are allowed, one case in 32 has none, since those prove little.

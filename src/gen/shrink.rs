@@ -14,6 +14,7 @@ pub fn complexity(case: &Case) -> u128 {
         case.t,
         case.e,
         case.k,
+        case.zero,
         case.h,
         case.i,
         case.tp,
@@ -170,12 +171,15 @@ fn sizes(case: &Case, found: &mut Vec<Case>) {
     }
     // Fewer experts take k, the groups and the expert-parallel groups along.
     for e in below(case.e, 1) {
-        with(case, found, |c| (c.e, c.k) = (e, c.k.min(e)));
+        with(case, found, |c| (c.e, c.k) = (e, c.k.min(e + c.zero)));
         with(case, found, |c| {
             (c.e, c.groups) = (e, gcd(e, c.groups));
             c.keep = c.keep.min(c.groups);
             c.k = c.k.min(c.keep * (c.e / c.groups));
         });
+    }
+    for zero in below(case.zero, 0) {
+        with(case, found, |c| (c.zero, c.k) = (zero, c.k.min(c.e + zero)));
     }
     for k in below(case.k, 1) {
         with(case, found, |c| c.k = k);

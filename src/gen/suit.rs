@@ -35,6 +35,9 @@ fn bend(case: &Case, supports: &Supports) -> Case {
     if new.route != case.route || new.e != case.e {
         (new.groups, new.keep) = (1, 1);
     }
+    if !new.route.takes_identity() {
+        (new.zero, new.k) = (0, new.k.min(new.e));
+    }
     if let Some(k) = new.route.chooses() {
         (new.e, new.k) = (new.e.max(k), k);
     }
@@ -95,7 +98,8 @@ fn sizes(case: &mut Case, supports: &Supports) {
     if held != case.e.div_ceil(ep) {
         case.e = held.saturating_mul(ep);
     }
-    case.k = within("top_k", case.k).clamp(1, case.e);
+    case.zero = within("zero_experts", case.zero);
+    case.k = within("top_k", case.k).clamp(1, case.choices());
     case.h = case.h.min(supports.sizes("hidden").1).max(1);
     let width = supports.sizes("intermediate").1;
     case.i = case.i.min(width.saturating_mul(ranks)).max(1);

@@ -38,7 +38,8 @@ fn nearly_every_draw_can_be_bent_to_a_subject() {
         r#"{"weights": ["f32"], "routes": ["softmax-renorm"], "min": {"tokens": 1},
             "max": {"tokens": 4, "hidden": 256, "intermediate": 512}}"#,
         r#"{"weights": "*", "activations": "*", "orders": "*", "routes": "*", "biases": "*",
-            "input_quants": "*", "mid_quants": "*", "mids": "*", "stores": "*", "nibbles": "*"}"#,
+            "input_quants": "*", "mid_quants": "*", "mids": "*", "stores": "*", "nibbles": "*",
+            "max": {"zero_experts": 4}}"#,
         // Some routers choose one expert or two, and no other number.
         r#"{"weights": ["f32"], "min": {"tokens": 1}, "max": {"top_k": 1}, "routes": "*"}"#,
         r#"{"weights": ["f32"], "min": {"tokens": 1}, "max": {"experts": 1, "ep": 1}, "routes": "*"}"#,

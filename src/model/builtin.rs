@@ -27,6 +27,8 @@ struct Entry {
     intermediate: u64,
     experts: u64,
     top_k: u64,
+    #[serde(default)]
+    zero_experts: u64,
     activation: Activation,
     route: Route,
     groups: Option<u64>,
@@ -99,6 +101,7 @@ fn model(e: Entry) -> Model {
         intermediate: e.intermediate,
         experts: e.experts,
         top_k: e.top_k,
+        zero_experts: e.zero_experts,
         activation: e.activation,
         route: e.route,
         groups: e.groups.unwrap_or(1),

@@ -54,6 +54,8 @@ pub struct Model {
     pub experts: u64,
     /// Experts chosen per token.
     pub top_k: u64,
+    /// Identity ("zero") experts that the router chooses from too: they hold no weights.
+    pub zero_experts: u64,
     /// Activation of the routed experts.
     pub activation: Activation,
     /// Router.

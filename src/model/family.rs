@@ -323,9 +323,7 @@ pub(super) const FAMILIES: &[Family] = &[
         bias: true,
         renorm: false,
         parallel: true,
-        note: Some(
-            "identity experts (zero_expert_num) are left out: they have no weights; of the two dense MLPs beside the experts of each layer one is counted",
-        ),
+        note: Some("of the two dense MLPs beside the experts of each layer one is counted"),
         ..PLAIN
     },
     Family {

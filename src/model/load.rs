@@ -6,7 +6,7 @@ use super::doc::{Doc, cut, shown};
 use super::error::{ModelError, NotMoe};
 use super::facts::{Grade, Model, dense_layers};
 use super::uneven::parse_each;
-use super::{activation, builtin, family, json, keys, layers, quant, router};
+use super::{activation, builtin, family, json, keys, layers, methods, quant, router};
 use crate::terms::{Bias, nearest};
 use serde_json::{Map, Value};
 use std::io::{ErrorKind, Read};
@@ -315,6 +315,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<
         intermediate,
         experts,
         top_k: top_k.1,
+        zero_experts: identity(&doc)?,
         activation,
         route: router.route,
         groups: router.groups,
@@ -404,6 +405,21 @@ pub(super) fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
         });
     }
     Ok(doc)
+}
+
+/// Identity experts (LongCat-Flash); experts of another kind without weights are not known.
+fn identity(doc: &Doc<'_>) -> Result<u64, ModelError> {
+    let zero = doc.perhaps(&["zero_expert_num"])?.unwrap_or(0);
+    match doc.word(&["zero_expert_type"])? {
+        Some((key, word)) if zero > 0 && word != "identity" => Err(methods::unknown(
+            doc,
+            key,
+            "kind of expert",
+            word,
+            &["identity"],
+        )),
+        _ => Ok(zero),
+    }
 }
 
 /// The routed expert's width.

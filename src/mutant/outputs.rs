@@ -36,6 +36,44 @@ pub(super) fn pad_row_reduced(plan: &Plan, packed: &mut PackedInputs, output: &m
     true
 }
 
+/// What an expert of the token gives is added once more for each rank but the first: identity experts computed by every
+/// rank, and added with the ranks' shares.
+pub(super) fn identity_on_every_rank(
+    plan: &Plan,
+    packed: &mut PackedInputs,
+    output: &mut Output,
+) -> bool {
+    let more = plan.parallel.tp.saturating_sub(1) as f32;
+    add_identity(plan, packed, output, more)
+}
+
+/// Ids of identity experts are left out, as of experts that no rank holds.
+pub(super) fn identity_dropped(
+    plan: &Plan,
+    packed: &mut PackedInputs,
+    output: &mut Output,
+) -> bool {
+    add_identity(plan, packed, output, -1.0)
+}
+
+/// Adds what the token's identity experts give, times a factor.
+fn add_identity(plan: &Plan, packed: &PackedInputs, output: &mut Output, factor: f32) -> bool {
+    let (h, k) = (output.hidden, plan.dims.k.max(1) as usize);
+    let stride = plan.hidden_padded as usize;
+    let mut changed = false;
+    for (n, (&id, &weight)) in output.ids.iter().zip(&output.weights).enumerate() {
+        if u64::from(id) < plan.dims.e || factor == 0.0 {
+            continue;
+        }
+        let x = &packed.x.f32s()[n / k * stride..][..h];
+        for (y, x) in output.values[n / k * h..][..h].iter_mut().zip(x) {
+            *y += factor * weight * x;
+            changed = true;
+        }
+    }
+    changed
+}
+
 /// Other bits for more than one token, as a tile chosen by the batch size gives.
 pub(super) fn batch_decides_order(_: &Plan, _: &mut PackedInputs, output: &mut Output) -> bool {
     output.tokens > 1 && nudge(output)
@@ -72,7 +110,7 @@ pub(super) fn ties_to_the_higher_id(
     let RouterInput::Logits { logits, bias } = &packed.router else {
         return false;
     };
-    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
+    let (e, k) = (plan.choices() as usize, plan.dims.k as usize);
     let mut changed = false;
     for (ids, logits) in output.ids.chunks_exact_mut(k).zip(logits.chunks_exact(e)) {
         let tied = |a: u32, b: u32| {
@@ -113,7 +151,7 @@ pub(super) fn weights_not_renormalised(
         Route::SigmoidRenorm | Route::SigmoidBias | Route::GroupedSigmoidBias => false,
         _ => return false,
     };
-    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
+    let (e, k) = (plan.choices() as usize, plan.dims.k as usize);
     let tokens = output
         .weights
         .chunks_exact_mut(k)
@@ -146,7 +184,7 @@ pub(super) fn mixer_not_masked(
     if plan.numerics.route != Route::SparseMixer {
         return false;
     }
-    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
+    let (e, k) = (plan.choices() as usize, plan.dims.k as usize);
     let factor = plan.numerics.factor as f32 / 1000.0;
     let mut changed = false;
     for (place, weight) in output.weights.iter_mut().enumerate() {

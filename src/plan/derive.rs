@@ -194,7 +194,7 @@ fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
             return invalid(key, value, "is beyond any real model (at most 2^40)");
         }
     }
-    if layer.top_k > layer.experts {
+    if layer.top_k > layer.experts.saturating_add(layer.zero) {
         return invalid(
             "top_k",
             layer.top_k,

@@ -48,6 +48,7 @@ pub fn plan_under(case: &Case, rule: &Rule) -> Result<Plan, PlanError> {
         intermediate: case.i,
         experts: case.e,
         top_k: case.k,
+        zero: case.zero,
         activation: case.act,
         weight: case.w,
         bias: case.bias,
@@ -159,6 +160,10 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
         intermediate,
         experts,
         top_k,
+        zero: match kind.follows() {
+            LayerKind::Routed => model.zero_experts,
+            _ => 0,
+        },
         activation: model.activation,
         weight,
         bias: if kind.follows() == LayerKind::Routed {
@@ -253,6 +258,7 @@ mod tests {
             intermediate,
             experts: 64,
             top_k: 8,
+            zero: 0,
             activation: Activation::Swiglu,
             weight,
             bias: Bias::None,

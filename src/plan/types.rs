@@ -51,6 +51,8 @@ pub struct LayerSpec {
     pub experts: u64,
     /// Experts per token (1 for shared and dense).
     pub top_k: u64,
+    /// Identity experts, which a token may get too; no tensor holds any.
+    pub zero: u64,
     /// Activation.
     pub activation: Activation,
     /// Weight format.
@@ -416,6 +418,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What the router chooses from: experts, and identity experts behind them.
+    pub fn choices(&self) -> u64 {
+        self.dims.e.saturating_add(self.numerics.zero)
+    }
+
     /// The plan of a checkpoint whose scales are of another type than the format's.
     pub fn with_scales_of(mut self, dtype: Dtype) -> Plan {
         for scale in [&mut self.w13_scale, &mut self.w2_scale]

@@ -289,7 +289,7 @@ fn poison_token_rows(plan: &Plan, packed: &mut PackedInputs) {
 
 /// The logical tensors with one token only.
 fn only_token(case: &Case, logical: &Logical, token: usize) -> Logical {
-    let (h, e, k) = (case.h as usize, case.e as usize, case.k as usize);
+    let (h, e, k) = (case.h as usize, case.choices() as usize, case.k as usize);
     let x = &logical.x.f32s()[token * h..(token + 1) * h];
     let router = match &logical.router {
         RouterInput::Given { ids, weights } => RouterInput::Given {

@@ -25,6 +25,8 @@
 //!    rest as above with the routing weight), with routing weight v and its error dv:
 //!    `|z' - z| <= sum_j |w_rj| (eh_j + g(n2) (|h_j| + eh_j)) + g(n2) |b_r|`,
 //!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
+//!    An identity expert is such a projection of one weight, 1, of the input, which is off by u' |x| where it is rounded
+//!    to bf16, and has no z of its own: `|v' x' - v x| <= (|v| + dv) (dx + g(n2) (|x| + dx)) + dv |x|`.
 //! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
 //!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
 //! 6. Where the input, the first projection, the gate (of `swiglu-rounded` always) or the intermediate is declared to
@@ -157,6 +159,21 @@ impl Costs {
             parted: self.parted,
         };
         second.row(h, eh, weight, reach)
+    }
+
+    /// Steps 4 and 6 for one element of a token's input, the weight of its identity expert and that weight's error.
+    pub(super) fn identity(&self, x: f64, (v, dv): (f64, f64)) -> f64 {
+        let rounding = rounding(self.rounds, Some(self.top_k));
+        let weight = v.abs() + dv;
+        let dx = match self.rounds.has(Rounded::X) {
+            true => x.abs() * U_BF16,
+            false => 0.0,
+        };
+        let size = x.abs() + dx;
+        (1.0 + rounding)
+            * (weight * (dx + self.gammas.1 * size + FLUSH * (2.0 + size)) + dv * x.abs())
+            + rounding * weight * size
+            + FLUSH
     }
 
     /// Step 3: the bound on a gate, from that on its change, for one within `e` of g.

@@ -47,7 +47,7 @@ impl Reference {
     pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u), sums over columns of magnitudes, c(n) additions of a term, n + n/4 + 2 unless the order is promised; \
         first projection e = sum |w| (g(c(h)+8) (|x| + |dx|) + |dx|) + g(c(h)+8) |b|; \
         activation eh = dA (|B| + dB) + |A| dB + evaluation, dA = L e, of silu |slope| e + e^2 / 4; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
-        second projection, experts and ranks: sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
+        second projection, experts and ranks (an identity expert is one of the weight 1): sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
         4 instead of 8 for f32 weights in a promised order; \
         of f32 weights in known lanes, and known evaluation, from partial sums s: e_s = e_a + e_b + u p(|s| + e_a + e_b), p the largest power of two, \
         is all of a first projection but u |z + b|, and with ranks that hold whole rows of a second one but (dv + g(k+1) (|v| + dv)) |z + b|";
@@ -116,7 +116,10 @@ fn compute(
     places.sort_by_key(expert);
     for places in places.chunk_by(|a, b| expert(a) == expert(b)) {
         let id = expert(&places[0]) as usize;
-        layer.expert(id, places, &routing, &mut scratch, &mut sums);
+        match id < case.e as usize {
+            true => layer.expert(id, places, &routing, &mut scratch, &mut sums),
+            false => layer.identity(places, &routing, &mut sums),
+        }
     }
     // Step 7 of the derivation: the bound's own arithmetic.
     sums.bound
@@ -251,7 +254,7 @@ impl<'a> Layer<'a> {
         } = scratch;
         if let Some(stages) = &mut sums.stages {
             self.multiply(&self.w2, expert, [mid, reach_alone], (i, &alone), second);
-            second_stage(stages, places, &alone, second);
+            stages.keep_second(places, &alone, second);
         }
         self.multiply(&self.w2, expert, [mid, reach_mid], (i, &seconds), second);
         let results = second
@@ -267,6 +270,24 @@ impl<'a> Layer<'a> {
             for ((value, limit), ((z, reach), bias)) in values.iter_mut().zip(bounds).zip(results) {
                 *value += weight * (z + bias);
                 *limit += row.limit(*reach, *bias, *z);
+            }
+        }
+    }
+
+    /// Adds an identity expert's share to the sums: the weight times the input, as it came.
+    fn identity(&self, places: &[usize], routing: &Routing, sums: &mut Sums<'_>) {
+        let (h, k) = (self.case.h as usize, self.case.k as usize);
+        for &place in places {
+            let token = place / k;
+            let (weight, error) = (routing.weights[place], routing.errors[place]);
+            let row = token * h..(token + 1) * h;
+            let outputs = sums.values[row.clone()]
+                .iter_mut()
+                .zip(&mut sums.bound[row.clone()]);
+            for ((value, limit), &x) in outputs.zip(&self.x[row]) {
+                let x = f64::from(x);
+                *value += weight * x;
+                *limit += self.costs.identity(x, (weight, error));
             }
         }
     }
@@ -471,21 +492,6 @@ impl<'a> Layer<'a> {
         quantise::widen(self.case.qh, self.logical.h_scale, mid, &mut bounds);
         for (j, (value, bound)) in mid.iter().zip(&bounds).enumerate() {
             stages.middle.set(place, j, *value, *bound);
-        }
-    }
-}
-
-/// Keeps the second projection of the expert's tokens.
-fn second_stage(stages: &mut Stages, places: &[usize], bounds: &[Row], second: &Product) {
-    let rows = second.rows();
-    let results = second
-        .values
-        .chunks_exact(rows)
-        .zip(second.reach.chunks_exact(rows));
-    for ((place, bound), (z, reach)) in places.iter().zip(bounds).zip(results) {
-        for r in 0..stages.second.cols {
-            let limit = bound.limit(reach[r], second.bias[r], z[r]);
-            stages.second.set(*place, r, z[r] + second.bias[r], limit);
         }
     }
 }

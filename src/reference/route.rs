@@ -27,7 +27,7 @@ pub(super) struct Routing {
 
 /// Routes every token of the case.
 pub(super) fn route(case: &Case, input: &RouterInput) -> Result<Routing, ReferenceError> {
-    let (t, k, e) = (case.t as usize, case.k as usize, case.e as usize);
+    let (t, k, e) = (case.t as usize, case.k as usize, case.choices() as usize);
     let mut routing = match (input, case.route) {
         (RouterInput::Given { ids, weights }, Route::Given) => given(case, ids, weights)?,
         (RouterInput::Logits { logits, bias }, route) if route != Route::Given => {
@@ -83,7 +83,7 @@ fn given(case: &Case, ids: &[u32], weights: &[f32]) -> Result<Routing, Reference
     length("router weights", weights.len(), t * k)?;
     for (token, ids) in ids.chunks_exact(k).enumerate() {
         for (slot, &id) in ids.iter().enumerate() {
-            let why = if u64::from(id) >= case.e {
+            let why = if u64::from(id) >= case.choices() {
                 "does not exist"
             } else if ids[..slot].contains(&id) {
                 "it already has"

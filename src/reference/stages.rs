@@ -2,6 +2,9 @@
 //!
 //! It must not judge. Layer 5.
 
+use super::bound::Row;
+use super::product::Product;
+
 /// One value and bound for each column of each routed token.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stage {
@@ -38,4 +41,21 @@ pub struct Stages {
     pub middle: Stage,
     /// Second projection with its bias, before the routing weight, [t * k, h].
     pub second: Stage,
+}
+
+impl Stages {
+    /// Keeps the second projection of the expert's tokens.
+    pub(super) fn keep_second(&mut self, places: &[usize], bounds: &[Row], second: &Product) {
+        let rows = second.rows();
+        let results = second
+            .values
+            .chunks_exact(rows)
+            .zip(second.reach.chunks_exact(rows));
+        for ((place, bound), (z, reach)) in places.iter().zip(bounds).zip(results) {
+            for r in 0..self.second.cols {
+                let limit = bound.limit(reach[r], second.bias[r], z[r]);
+                self.second.set(*place, r, z[r] + second.bias[r], limit);
+            }
+        }
+    }
 }

@@ -46,13 +46,13 @@ pub(in crate::subject) fn route(
             if numerics.route == Route::Given {
                 return Err(size_error("ids", "elements", sizes.t * sizes.k, 0));
             }
-            let experts = axis("e", sizes.experts)?;
+            let experts = axis("e", sizes.choices)?;
             let wanted = sizes.t.saturating_mul(experts);
             expect("logits", wanted, logits.len())?;
             let biased = numerics.route.has_bias();
             expect("router bias", if biased { experts } else { 0 }, bias.len())?;
             if numerics.route.grouped() {
-                check_groups(numerics, sizes.experts)?;
+                check_groups(numerics, sizes.choices)?;
             }
             let mut routing = Routing {
                 ids: Vec::with_capacity(sizes.t * sizes.k),
@@ -71,11 +71,11 @@ pub(in crate::subject) fn route(
         *w *= factor;
     }
     for (n, &id) in routing.ids.iter().enumerate() {
-        if u64::from(id) >= sizes.experts {
+        if u64::from(id) >= sizes.choices {
             return Err(SubjectError::Expert {
                 token: n / sizes.k,
                 id,
-                experts: sizes.experts,
+                experts: sizes.choices,
             });
         }
     }

@@ -217,6 +217,7 @@ impl Subject for Cpu {
                 *v += p;
             }
         }
+        identity(plan, &sizes, rows, &routing, &mut values);
         Ok(Output {
             tokens: sizes.t,
             hidden: sizes.h,
@@ -224,6 +225,17 @@ impl Subject for Cpu {
             ids: routing.ids,
             weights: routing.weights,
         })
+    }
+}
+
+/// Adds what identity experts give, once for all ranks: the routing weight times the input as it came.
+fn identity(plan: &Plan, sizes: &Sizes, rows: &[f32], routing: &Routing, values: &mut [f32]) {
+    let slots = routing.ids.iter().zip(&routing.weights).enumerate();
+    for (n, (_, weight)) in slots.filter(|(_, (id, _))| u64::from(**id) >= plan.dims.e) {
+        let token = n / sizes.k;
+        let x = &rows[token * sizes.hidden..][..sizes.h];
+        let to = &mut values[token * sizes.h..][..sizes.h];
+        to.iter_mut().zip(x).for_each(|(y, x)| *y += weight * x);
     }
 }
 

@@ -237,11 +237,11 @@ impl Sample {
 
     fn router(&self) -> RouterInput {
         let p = &self.plan;
-        let logits = (0..p.dims.t * p.dims.e)
+        let logits = (0..p.dims.t * p.choices())
             .map(|n| 4.0 * self.float(1, 0, 0, n))
             .collect();
         let biased = if p.numerics.route.has_bias() {
-            p.dims.e
+            p.choices()
         } else {
             0
         };
@@ -397,6 +397,12 @@ impl Sample {
             let x: Vec<f64> = (0..h)
                 .map(|c| f64::from(self.float(0, 0, token, c)))
                 .collect();
+            if e >= self.plan.dims.e {
+                for c in 0..h {
+                    out[at(token * h + c)] += f64::from(weight) * x[at(c)];
+                }
+                continue;
+            }
             let project = |half, j| {
                 let products = (0..h).map(|c| self.weight(half, e, j, c) * x[at(c)]);
                 products.sum::<f64>() + bias(12 + half, e, j)

@@ -13,7 +13,8 @@ const MAX_SCRATCH: u64 = 16 << 30;
 pub(in crate::subject) struct Sizes {
     pub(in crate::subject) t: usize,
     pub(in crate::subject) h: usize,
-    pub(in crate::subject) experts: u64,
+    /// What the router chooses from.
+    pub(in crate::subject) choices: u64,
     pub(in crate::subject) k: usize,
     pub(in crate::subject) halves: usize,
     pub(in crate::subject) hidden: usize,
@@ -45,8 +46,9 @@ impl Sizes {
         require(dims.t <= plan.tokens_padded, "t", dims.t, || {
             format!("exceeds tokens_padded={}", plan.tokens_padded)
         })?;
-        require(dims.k >= 1 && dims.k <= dims.e, "k", dims.k, || {
-            format!("must be 1 to e={}", dims.e)
+        let choices = plan.choices();
+        require(dims.k >= 1 && dims.k <= choices, "k", dims.k, || {
+            format!("must be 1 to {choices} experts")
         })?;
         for rank in &plan.ranks {
             let end = rank.expert_start.checked_add(rank.expert_len);
@@ -60,7 +62,7 @@ impl Sizes {
         Ok(Sizes {
             t: axis("t", plan.tokens_padded.min(dims.t))?,
             h: axis("h", dims.h)?,
-            experts: dims.e,
+            choices,
             k: axis("k", dims.k)?,
             halves: axis("halves", halves)?,
             hidden: axis("hidden_padded", plan.hidden_padded)?,

@@ -44,6 +44,7 @@ fn varied(n: u64) -> Sample {
         groups: if route.grouped() { 2 } else { 1 },
         keep: 1,
         factor: 2500,
+        zero: pick(15, 3) as u64 * u64::from(route.takes_identity()),
         qx: ActQuant::ALL[pick(8, 4)],
         qh: ActQuant::ALL[pick(9, 4)],
         mid_bf16: pick(10, 2) == 0,
@@ -109,12 +110,14 @@ fn every_format_agrees_with_plain_f64() {
             (Activation::Relu2, Order::GateUp, 4),
             (Activation::Swiglu, Order::GateUp, 1),
         ] {
-            let mut sample = Sample::new([5, 4, 2, 70, 300], tp, 1, act, weight);
+            let mut sample = Sample::new([5, 4, 3, 70, 300], tp, 1, act, weight);
+            sample.plan.numerics.zero = 2;
             sample.plan.order = order;
             sample.plan.bias = Bias::Both;
             sample.plan.storage = Storage::Tiled128x4;
             sample.pad(96, sample.plan.width.next_multiple_of(32) + 32, 8);
             let out = run(&sample);
+            assert!(out.ids.iter().any(|id| *id >= 4));
             let plain = sample.plainly(&out.ids, &out.weights);
             let most = plain.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             for (n, (&actual, wanted)) in out.values.iter().zip(plain).enumerate() {

@@ -46,6 +46,10 @@ fn formats(plan: &Plan) -> Result<(), SkipReason> {
             plan.weight_storage
         ));
     }
+    let zero = plan.numerics.zero;
+    if zero > 0 {
+        return unsupported(format!("{zero} identity experts: the kernels have none"));
+    }
     let quantised = [("qx", plan.numerics.qx), ("qh", plan.numerics.qh)];
     for (key, mode) in quantised {
         if mode != ActQuant::None {

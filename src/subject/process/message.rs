@@ -46,7 +46,7 @@ pub(super) fn request(
     let (t, k, e) = (
         plan.dims.t as usize,
         plan.dims.k as usize,
-        plan.dims.e as usize,
+        plan.choices() as usize,
     );
     let of = |name: &str, dtype, shape: &[usize], bytes| Sent {
         name: name.to_owned(),
@@ -178,6 +178,7 @@ fn plan_json(plan: &Plan, inputs: &PackedInputs) -> Value {
         "width_padded": plan.width_padded,
         "halves": d.halves,
         "experts": d.e,
+        "zero_experts": n.zero,
         "top_k": d.k,
         "tp": plan.parallel.tp,
         "ep": plan.parallel.ep,

@@ -150,8 +150,8 @@ pub(super) fn reply(
     let (mut ids, mut weights) = (Vec::new(), Vec::new());
     if routes_itself {
         ids = integers("topk_ids", &tensor("topk_ids")?, &chosen)?;
-        if let Some(id) = ids.iter().find(|id| u64::from(**id) >= d.e) {
-            let why = format!("{} is none of {} experts", *id as i32, d.e);
+        if let Some(id) = ids.iter().find(|id| u64::from(**id) >= plan.choices()) {
+            let why = format!("{} is none of {} experts", *id as i32, plan.choices());
             return Err(wrong("topk_ids", why));
         }
         weights = floats("topk_weights", &tensor("topk_weights")?, &[chosen])?;

@@ -156,6 +156,11 @@ pub const SIZES: &[SizeKey] = &[
         meaning: "experts of a rank",
     },
     SizeKey {
+        key: "zero_experts",
+        of: |plan| plan.numerics.zero,
+        meaning: "identity experts; none where `max` does not say",
+    },
+    SizeKey {
         key: "top_k",
         of: |plan| plan.dims.k,
         meaning: "experts chosen per token",
@@ -234,13 +239,21 @@ impl Supports {
         let numbers = |name: &str, keys: &[SizeKey], plain| {
             numbers(object.get(name), name, keys, plain).map_err(wrong)
         };
+        // Identity experts are for those that say so.
+        let most = |key: &SizeKey| {
+            if key.key == "zero_experts" {
+                0
+            } else {
+                u64::MAX
+            }
+        };
         let flag = |name: &str, plain| match object.get(name) {
             None => Ok(plain),
             Some(value) => value
                 .as_bool()
                 .ok_or_else(|| wrong(format!("{name}: true or false"))),
         };
-        let (least, most) = (numbers("min", SIZES, 0)?, numbers("max", SIZES, u64::MAX)?);
+        let (least, most) = (numbers("min", SIZES, |_| 0)?, numbers("max", SIZES, most)?);
         for ((key, least), most) in SIZES.iter().zip(&least).zip(&most) {
             if least > most {
                 let key = key.key;
@@ -251,7 +264,7 @@ impl Supports {
         }
         Ok(Supports {
             words: words.collect::<Result<_, String>>().map_err(wrong)?,
-            granules: numbers("granule", GRANULES, 1)?,
+            granules: numbers("granule", GRANULES, |_| 1)?,
             least,
             most,
             routes_itself: flag("routes_itself", false)?,
@@ -439,10 +452,10 @@ fn numbers(
     value: Option<&Value>,
     name: &str,
     keys: &[SizeKey],
-    plain: u64,
+    plain: fn(&SizeKey) -> u64,
 ) -> Result<Vec<u64>, String> {
     let Some(value) = value else {
-        return Ok(vec![plain; keys.len()]);
+        return Ok(keys.iter().map(plain).collect());
     };
     let object = value
         .as_object()
@@ -450,12 +463,12 @@ fn numbers(
     let known: Vec<&str> = keys.iter().map(|k| k.key).collect();
     unknown(object, &known).map_err(|e| format!("{name}: {e}"))?;
     let number = |key: &SizeKey| match object.get(key.key) {
-        None => Ok(plain),
+        None => Ok(plain(key)),
         // A granule of 0 has no multiples, and one of a million no kernel.
         Some(value) => value
             .as_u64()
-            .filter(|n| plain != 1 || (1..=GRANULE_MAX).contains(n))
-            .ok_or_else(|| match plain {
+            .filter(|n| plain(key) != 1 || (1..=GRANULE_MAX).contains(n))
+            .ok_or_else(|| match plain(key) {
                 1 => format!("{name}: {}: a number of 1 to {GRANULE_MAX}", key.key),
                 _ => format!("{name}: {}: a positive number", key.key),
             }),
