@@ -61,7 +61,7 @@ pub(super) enum Command {
     Explain(ExplainArgs),
     /// Shows a case's plan, a rule, or a model's facts
     Show(ShowArgs),
-    /// Finds the smallest case that still fails: exit 0 with it, 1 if the case does not fail
+    /// Finds a smaller case that still fails: exit 0 with it, 1 if the case does not fail
     Shrink(CheckArgs),
     /// Runs the case lines of files
     Replay(ReplayArgs),

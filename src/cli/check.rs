@@ -87,7 +87,7 @@ pub(super) fn check(
     Ok(code)
 }
 
-/// Prints the smallest case that still fails.
+/// Prints a smaller case that still fails.
 pub(super) fn shrink(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let question = parsed(args)?;
     let property = question.property;

@@ -118,7 +118,7 @@ impl<'r> Worker<'r> {
         };
         let note = match whole {
             Verdict::Fail(_) => return (case.clone(), failed),
-            Verdict::Pass(_) | Verdict::Vacuous(_) => "a new process passes this case: it fails for what it was asked before; run the same again with -j 1".to_owned(),
+            Verdict::Pass(_) | Verdict::Vacuous(_) => "a new process passes this case: it fails for what it was asked before, or by chance; run the same again with -j 1".to_owned(),
             Verdict::Skip(reason) => format!("a new process was not asked: {reason}"),
             Verdict::Broken(why) => format!("no new process could be asked: {why}"),
         };

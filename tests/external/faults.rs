@@ -184,6 +184,20 @@ fn without_a_fault_the_same_cases_pass() {
     }
 }
 
+/// Sums of three experts mostly agree by chance: asking once more does not tell them from what poison did.
+#[test]
+fn what_adds_in_any_order_is_held_to_the_bound() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let command = script(&python, "tests/external/faulty.py", "any-order");
+    let run = ["run", "-n", "120", "--profile", "small", "-j", "1"];
+    let asked = ["-p", "poison-isolated,token-pad", "--subject", &command];
+    let said = ends(&[&run[..], &asked].concat(), 0);
+    let line = said.lines().find(|l| l.contains("poison-isolated"));
+    assert!(line.is_some_and(|line| line.starts_with("PASS")), "{said}");
+}
+
 #[test]
 fn the_example_holds_in_every_format_and_activation() {
     let Some(python) = python("numpy") else {

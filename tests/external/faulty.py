@@ -17,6 +17,7 @@ FAULT = sys.argv[1]
 KEPT = []
 CACHE = {}
 REPLIES = [0]
+ORDER = np.random.default_rng(1)
 
 
 class Faulty(subject.Layer):
@@ -111,6 +112,13 @@ def forward(layer):
         KEPT[-1][:] = bytes(1 << 17)
     if FAULT == "cache":  # no fault: what is kept for a case is there when it comes again
         CACHE.setdefault(layer.case, np.ones(1 << 17, np.uint8))
+    if FAULT == "any-order":  # no fault: experts are added as they end, as atomic additions do
+        ids, parts = layer.topk_ids, []
+        for expert in range(layer.experts):
+            layer.topk_ids = np.where(ids == layer.expert_start + expert, ids, -1)
+            parts.append(numpy_moe.forward(layer)["y"])
+        layer.topk_ids = ids
+        return {"y": sum((parts[n] for n in ORDER.permutation(len(parts))), np.zeros_like(layer.x))}
     if FAULT == "e8m0-bias-125":  # M31
         subject.E8M0 = np.append(np.ldexp(np.float32(1), np.arange(255) - 125), np.nan).astype("f4")
     if FAULT == "fnuz-for-fn":  # facts 0.3

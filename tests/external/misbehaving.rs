@@ -14,7 +14,7 @@ fn misbehaviour_is_a_finding_with_its_last_words_and_a_reproducer() {
         ("signal", "ended: signal: 9"),
         ("hang", "the subject gave no reply within 500ms"),
         ("stop-reading", "the subject gave no reply within 500ms"),
-        ("close", "ended: its output, and runs on"),
+        ("close", "ended: its output alone, the process runs on"),
         ("print", "standard output begins with `Done in 0.1 s`"),
         ("short", "no safetensors"),
         (

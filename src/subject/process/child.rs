@@ -207,7 +207,7 @@ impl Child {
                 how: status.to_string(),
             },
             None => Misbehaviour::Ended {
-                how: "its output, and runs on".to_owned(),
+                how: "its output alone, the process runs on".to_owned(),
             },
         }
     }

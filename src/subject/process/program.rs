@@ -102,7 +102,11 @@ impl Program {
             ("start-timeout", self.limits.start, plain.start),
         ] {
             if limit != plain {
-                all.push_str(&format!(" --{option} {}ms", limit.as_millis()));
+                let words = match limit.subsec_nanos() {
+                    0 => format!("{}s", limit.as_secs()),
+                    _ => format!("{}ms", limit.as_millis()),
+                };
+                all.push_str(&format!(" --{option} {words}"));
             }
         }
         all
