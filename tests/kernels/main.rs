@@ -95,7 +95,7 @@ fn ask(
     every: usize,
     options: impl Fn(usize) -> HostOptions + Sync,
 ) -> Tally {
-    let whole = std::env::var_os("PADPROOF_KERNELS_WHOLE").is_some();
+    let whole = std::env::var_os("KERNELS_WHOLE").is_some();
     let every = if whole { 1 } else { every };
     let one = |(n, case): (usize, &Case)| -> Vec<(usize, Verdict)> {
         let mut subject = CudaHost::with(options(n));
