@@ -127,7 +127,9 @@ fn every_key_of_a_case_line_has_its_row_and_default() {
     for (key, row) in KEYS.iter().zip(rows) {
         let default = plain
             .split(',')
-            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+            // The line has it only where there are any.
+            .or((*key == "zero").then_some("0"));
         let wanted = default.map_or("| |".to_owned(), |value| format!("| `{value}` |"));
         assert!(
             row.starts_with(&format!("| `{key}` {wanted}")),

@@ -24,12 +24,12 @@ pub enum FillError {
         bytes: u128,
     },
     /// Choosing experts would take too many comparisons.
-    #[error("t={t}, e={e}, k={k}: choosing k of e experts for t tokens is too much work")]
+    #[error("t={t}, k={k}: choosing k of {experts} experts for t tokens is too much work")]
     TooManyChoices {
         /// Tokens.
         t: u64,
-        /// Experts.
-        e: u64,
+        /// Experts, identity experts with them.
+        experts: u64,
         /// Chosen experts.
         k: u64,
     },

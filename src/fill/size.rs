@@ -47,6 +47,9 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
         Route::Given => ("router", [("t", t), ("k", k), ("", 1)], 8),
         _ => ("router", [("t", t), ("e", e), ("", 1)], 4),
     });
+    // Identity experts have no weights that would limit their number: their biases, and the order that given ones are drawn
+    // in.
+    wanted.push(("router", [("zero", case.zero), ("", 1), ("", 1)], 8));
     if case.route != Route::Given {
         wanted.push(("router", [("t", t), ("zero", case.zero), ("", 1)], 4));
     }
@@ -94,10 +97,9 @@ pub(super) fn check(case: &Case) -> Result<(), FillError> {
             });
         }
     }
-    let e = case.choices();
-    let choices = t.saturating_mul(e).saturating_mul(k);
-    if choices > CHOICES_MAX {
-        return Err(FillError::TooManyChoices { t, e, k });
+    let experts = case.choices();
+    if t.saturating_mul(experts).saturating_mul(k) > CHOICES_MAX {
+        return Err(FillError::TooManyChoices { t, experts, k });
     }
     Ok(())
 }
@@ -115,7 +117,12 @@ mod tests {
     fn what_a_check_computes_counts_as_well_as_what_is_drawn() {
         assert!(refusal("t=20000000,h=1,i=1,e=1,k=1").starts_with("t=20000000 is too large"));
         assert!(refusal("t=5000000,h=1,i=1,e=1,k=1").contains("with routing"));
-        assert!(refusal("t=1,e=10000,k=10000,h=1,i=1").starts_with("t=1, e=10000, k=10000:"));
+        assert!(refusal("t=1,e=10000,k=10000,h=1,i=1").starts_with("t=1, k=10000: choosing"));
+        // What has no weights is counted too, with no tokens to choose for.
+        for route in ["given", "softmax-bias"] {
+            let line = format!("t=0,zero=1099511627776,route={route}");
+            assert!(refusal(&line).starts_with("zero=1099511627776 is too large to fill"));
+        }
     }
 
     #[test]

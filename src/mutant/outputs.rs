@@ -36,8 +36,8 @@ pub(super) fn pad_row_reduced(plan: &Plan, packed: &mut PackedInputs, output: &m
     true
 }
 
-/// What an expert of the token gives is added once more for each rank but the first: identity experts computed by every
-/// rank, and added with the ranks' shares.
+/// What a token's identity experts give is added once more for each rank but the first: computed by every rank, and
+/// added with the ranks' shares.
 pub(super) fn identity_on_every_rank(
     plan: &Plan,
     packed: &mut PackedInputs,

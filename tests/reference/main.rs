@@ -120,6 +120,36 @@ fn a_layer_small_enough_for_paper_comes_out_right() {
 }
 
 #[test]
+fn an_identity_expert_adds_its_weight_times_the_input_as_it_came() {
+    // relu, all weights 1: the expert gives 3 + 5 for each column. By hand, at a factor of 6:
+    // 6 * (1/2 * 8 + 1/4 * 3) = 28.5 and 6 * (1/2 * 8 + 1/4 * 5) = 31.5
+    let case = case("t=1,e=1,k=2,h=2,i=1,act=relu,route=given,factor=6,zero=3");
+    let mut logical = fill(&case).unwrap();
+    logical.x.f32s_mut().copy_from_slice(&[3.0, 5.0]);
+    logical.w13.f32s_mut().fill(1.0);
+    logical.w2.f32s_mut().fill(1.0);
+    logical.router = RouterInput::Given {
+        ids: vec![2, 0],
+        weights: vec![0.25, 0.5],
+    };
+    let got = run(&case, &logical);
+    assert_eq!((got.values, got.exact), (vec![28.5, 31.5], false));
+    // One that quantises the input does not quantise that.
+    let quantised = Case {
+        qx: ActQuant::Token,
+        ..case
+    };
+    logical.x.f32s_mut()[0] = 3.0078125;
+    logical.router = RouterInput::Given {
+        ids: vec![2, 1],
+        weights: vec![0.25, 0.5],
+    };
+    let got = run(&quantised, &logical);
+    assert_eq!(got.values, [4.5 * 3.0078125, 22.5]);
+    assert!(got.bound.iter().all(|bound| *bound > 0.0 && *bound < 1e-4));
+}
+
+#[test]
 fn llama4_multiplies_the_input_and_not_the_output() {
     // relu2 of a halved input is a quarter: 0.25 * 3^2, where output weighting gives 4.5.
     let case = case("t=1,e=2,k=1,h=1,i=1,act=relu2,route=llama4");

@@ -252,11 +252,21 @@ pub(crate) fn layer(case: &Case, logical: &Logical, order: Order, drop_last: boo
             RouterInput::Given { ids, weights } => (token * k..(token + 1) * k)
                 .map(|n| (ids[n] as usize, weights[n]))
                 .collect(),
-            RouterInput::Logits { logits, bias } => choose(case, &logits[token * e..][..e], bias),
+            RouterInput::Logits { logits, bias } => {
+                let experts = case.choices() as usize;
+                choose(case, &logits[token * experts..][..experts], bias)
+            }
         };
         // [slot][rank][column]
         let mut parts = Vec::new();
         for &(expert, weight) in &chosen {
+            if expert >= e {
+                let x = &logical.x.f32s()[token * h..][..h];
+                let mut ranks = vec![vec![0.0; h]; i.div_ceil(shard)];
+                ranks[0] = x.iter().map(|x| weight * factor * x).collect();
+                parts.push(ranks);
+                continue;
+            }
             let [w13, w2] = experts[expert]
                 .get_or_insert_with(|| [decode(&w13, expert, halves * i), decode(&w2, expert, h)]);
             let mut weight = weight * factor;
