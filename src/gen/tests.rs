@@ -115,6 +115,8 @@ fn degenerate_sizes_are_drawn() {
         ("one before a group of 32", |c| c.i % 32 == 31),
         ("less than a rank each", |c| c.i < c.tp / c.ep),
         ("expert parallel", |c| c.ep > 1),
+        ("identity experts", |c| c.zero > 0),
+        ("more choices than experts", |c| c.k > c.e),
         ("exact tier", |c| {
             c.fill == Fill::Exact && c.act.exact() && c.route == Route::Given
         }),

@@ -46,6 +46,7 @@ pub(super) const TOP_K: &[&str] = &[
     "num_selected_experts",
     "ffn_config.moe_top_k",
 ];
+pub(super) const IDENTITY: &str = "zero_expert_num";
 const HIDDEN: &[&str] = &["hidden_size", "d_model", "n_embd"];
 const LATENT: &[&str] = &["moe_latent_size", "routed_expert_hidden_size"];
 pub(super) const WIDTH: &[&str] = &[
@@ -257,13 +258,14 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<
     let (hidden_key, hidden) = doc.number(LATENT, 1)?.unwrap_or(said);
     let (experts_key, experts) = doc.need(EXPERTS, "number of experts", "")?;
     let top_k = doc.need(TOP_K, "number of experts per token", "")?;
-    if top_k.1 > experts {
+    let zero_experts = identity(&doc)?;
+    if top_k.1 > experts + zero_experts {
         let (file, key) = (doc.file.to_owned(), doc.name(top_k.0));
         return Err(ModelError::TopK {
             file,
             key,
             top_k: top_k.1,
-            experts,
+            experts: experts + zero_experts,
             groups: 1,
             keep: 1,
         });
@@ -283,7 +285,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<
     }
     let layers = layers::read(&doc, &mut notes)?;
     let activation = activation::read(&doc, &family)?;
-    let router = router::read(&doc, &family, experts, top_k, &mut notes)?;
+    let router = router::read(&doc, &family, (experts, zero_experts), top_k, &mut notes)?;
     let shared = layers::shared(&doc, &family, intermediate)?;
     let dense = layers::dense(&doc, &family, &layers, &mut notes)?;
     let dense_key = dense.map(|(key, _)| key);
@@ -315,7 +317,7 @@ fn read(root: Doc<'_>, beside: Option<Doc<'_>>, only: Option<&[u64]>) -> Result<
         intermediate,
         experts,
         top_k: top_k.1,
-        zero_experts: identity(&doc)?,
+        zero_experts,
         activation,
         route: router.route,
         groups: router.groups,
@@ -409,7 +411,7 @@ pub(super) fn scope(root: Doc<'_>) -> Result<Doc<'_>, ModelError> {
 
 /// Identity experts (LongCat-Flash); experts of another kind without weights are not known.
 fn identity(doc: &Doc<'_>) -> Result<u64, ModelError> {
-    let zero = doc.perhaps(&["zero_expert_num"])?.unwrap_or(0);
+    let zero = doc.perhaps(&[IDENTITY])?.unwrap_or(0);
     match doc.word(&["zero_expert_type"])? {
         Some((key, word)) if zero > 0 && word != "identity" => Err(methods::unknown(
             doc,

@@ -5,6 +5,7 @@
 use super::doc::{self, Doc};
 use super::error::ModelError;
 use super::family::{Family, Score};
+use super::load::IDENTITY;
 use crate::terms::{ROUTE_MIXER_BAND, Route, UnknownWord};
 
 /// Largest scaling factor taken: the largest of facts/upstream-padding.md 4.1 is 16.
@@ -50,11 +51,31 @@ pub(super) struct Router {
     pub(super) factor: f64,
 }
 
-/// The model's router; `top_k` with the key that says it.
+/// The model's router; `top_k` with the key that says it. Identity experts behind one that has none are refused.
 pub(super) fn read(
     doc: &Doc<'_>,
     family: &Family,
-    experts: u64,
+    (experts, zero): (u64, u64),
+    top_k: (&'static str, u64),
+    notes: &mut Vec<String>,
+) -> Result<Router, ModelError> {
+    let router = choose(doc, family, (experts, zero), top_k, notes)?;
+    if zero > 0 && !router.route.takes_identity() {
+        return Err(ModelError::Constant {
+            file: doc.file.to_owned(),
+            key: doc.name(IDENTITY),
+            value: zero.to_string(),
+            word: router.route.name(),
+            wanted: 0.0,
+        });
+    }
+    Ok(router)
+}
+
+fn choose(
+    doc: &Doc<'_>,
+    family: &Family,
+    (experts, zero): (u64, u64),
     top_k: (&'static str, u64),
     notes: &mut Vec<String>,
 ) -> Result<Router, ModelError> {
@@ -64,7 +85,7 @@ pub(super) fn read(
         bias(doc, family)?,
         renorm(doc, family)?,
     );
-    let (groups, keep) = groups(doc, experts, top_k)?;
+    let (groups, keep) = groups(doc, (experts, zero), top_k)?;
     if let Some(note) = family.note {
         notes.push(note.to_owned());
     }
@@ -198,7 +219,7 @@ fn renorm(doc: &Doc<'_>, family: &Family) -> Result<bool, ModelError> {
 /// (facts/peers.md 3.1 F12: three stacks give three answers).
 fn groups(
     doc: &Doc<'_>,
-    experts: u64,
+    (experts, zero): (u64, u64),
     (key, top_k): (&'static str, u64),
 ) -> Result<(u64, u64), ModelError> {
     let file = || doc.file.to_owned();
@@ -227,8 +248,8 @@ fn groups(
         });
     }
     let (groups, keep) = if greedy { (1, 1) } else { (groups, keep) };
-    // No overflow: keep is at most groups, so this is at most `experts`.
-    let open = keep * (experts / groups);
+    // No overflow: keep is at most groups, so this is at most all experts.
+    let open = keep * (experts / groups) + zero;
     if top_k > open {
         let key = doc.name(key);
         return Err(ModelError::TopK {

@@ -3,6 +3,7 @@
 use crate::layout::{PackedInputs, Pads, map, set_pads};
 use crate::num::Dtype;
 use crate::plan::{Plan, Role};
+use crate::tensor::RouterInput;
 
 /// A loud finite code: 1.5 or so in every format, never zero.
 pub(super) fn loud(dtype: Dtype) -> u32 {
@@ -17,6 +18,19 @@ pub(super) fn loud(dtype: Dtype) -> u32 {
         Dtype::Int4 => 0xb,
         Dtype::Int8 => 3,
     }
+}
+
+/// Ids of identity experts are handed on as expert 0's, which stacks do with a weight of 0, and keep their weights.
+pub(super) fn identity_as_an_expert(plan: &Plan, packed: &mut PackedInputs) -> bool {
+    let RouterInput::Given { ids, .. } = &mut packed.router else {
+        return false;
+    };
+    let mut changed = false;
+    for id in ids.iter_mut().filter(|id| u64::from(**id) >= plan.dims.e) {
+        *id = 0;
+        changed = true;
+    }
+    changed
 }
 
 fn dtype_of(plan: &Plan, role: Role) -> Dtype {

@@ -135,6 +135,7 @@ pub const ALL: &[Mutant] = mutants! {
     "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";
     "pad-row-reduced", Output(outputs::pad_row_reduced), [TOKEN], "M37", "a pad row is reduced into a real token";
     "identity-on-every-rank", Output(outputs::identity_on_every_rank), [IDENTITY, TP_SUM], "M20, facts/upstream-padding.md 2.3", "what identity experts give is added once per rank";
+    "identity-as-an-expert", Bytes(bytes::identity_as_an_expert), [IDENTITY, TP_SUM], "facts/upstream-padding.md 2.3", "ids of identity experts remapped to expert 0, their weights kept";
     "identity-dropped", Output(outputs::identity_dropped), [IDENTITY, TP_SUM], "facts/upstream-padding.md 2.3", "ids of identity experts left out, as those of experts on other ranks are";
     "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "other bits for several tokens, as a tile chosen by the batch size gives";
     "width-decides-order", Output(outputs::width_decides_order), [IDENTITY, DEVICE], "facts/feasibility.md 5.4, 2", "other bits where the width is padded, as split-K chosen from it gives";

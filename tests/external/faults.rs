@@ -184,6 +184,15 @@ fn without_a_fault_the_same_cases_pass() {
     }
 }
 
+/// The line of the property in a run in which it passes.
+#[track_caller]
+fn passes(property: &str, run: &[&str], command: &str) -> String {
+    let said = ends(&[&["run"], run, &["--subject", command]].concat(), 0);
+    let line = said.lines().find(|line| line.contains(property)).unwrap();
+    assert!(line.starts_with("PASS"), "{said}");
+    line.to_owned()
+}
+
 /// Sums of three experts mostly agree by chance: asking once more does not tell them from what poison did.
 #[test]
 fn what_adds_in_any_order_is_held_to_the_bound() {
@@ -191,11 +200,9 @@ fn what_adds_in_any_order_is_held_to_the_bound() {
         return;
     };
     let command = script(&python, "tests/external/faulty.py", "any-order");
-    let run = ["run", "-n", "120", "--profile", "small", "-j", "1"];
-    let asked = ["-p", "poison-isolated,token-pad", "--subject", &command];
-    let said = ends(&[&run[..], &asked].concat(), 0);
-    let line = said.lines().find(|l| l.contains("poison-isolated"));
-    assert!(line.is_some_and(|line| line.starts_with("PASS")), "{said}");
+    let asked = ["-p", "poison-isolated,token-pad", "-j", "1"];
+    let run = [&["-n", "120", "--profile", "small"][..], &asked].concat();
+    passes("poison-isolated", &run, &command);
 }
 
 #[test]
@@ -206,14 +213,10 @@ fn the_example_holds_in_every_format_and_activation() {
     let command = script(&python, "python/subjects/numpy_moe.py", "");
     // The full profile draws every word there is; the small one is quick.
     for (profile, cases) in [("small", "200"), ("full", "150")] {
-        let run = ["run", "-n", cases, "--profile", profile, "--max-fail", "3"];
-        let asked = ["-p", "pad-identity,tp-sum,token-pad", "--subject", &command];
-        let said = ends(&[&run[..], &asked].concat(), 0);
-        let line = said.lines().find(|l| l.contains("pad-identity")).unwrap();
-        assert!(
-            line.starts_with("PASS") && line.contains("  numpy "),
-            "{said}"
-        );
+        let asked = ["-p", "pad-identity,tp-sum,token-pad", "--max-fail", "3"];
+        let run = [&["-n", cases, "--profile", profile][..], &asked].concat();
+        let line = passes("pad-identity", &run, &command);
+        assert!(line.contains("  numpy "), "{line}");
     }
 }
 
@@ -224,11 +227,9 @@ fn a_bf16_kernel_holds_where_it_declares_its_roundings() {
         return;
     };
     let command = script(&python, "python/subjects/numpy_moe.py", "--bf16");
-    let run = ["run", "-n", "150", "--profile", "small", "--max-fail", "3"];
-    let asked = ["-p", "pad-identity,tp-sum,token-pad", "--subject", &command];
-    let said = ends(&[&run[..], &asked].concat(), 0);
-    let line = said.lines().find(|l| l.contains("pad-identity")).unwrap();
-    assert!(line.starts_with("PASS"), "{said}");
+    let asked = ["-p", "pad-identity,tp-sum,token-pad", "--max-fail", "3"];
+    let run = [&["-n", "150", "--profile", "small"][..], &asked].concat();
+    passes("pad-identity", &run, &command);
     let folder = tempfile::tempdir().unwrap();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("python/subjects/numpy_moe.py")).unwrap();

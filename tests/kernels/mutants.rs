@@ -10,9 +10,10 @@ use padproof::subject::CudaHost;
 use rayon::prelude::*;
 
 /// Faults of layouts, and of experts, that the kernels do not take (`src/subject/cuda/limits.rs`).
-const OF_OTHER_LAYERS: [&str; 5] = [
+const OF_OTHER_LAYERS: [&str; 6] = [
     "identity-on-every-rank",
     "identity-dropped",
+    "identity-as-an-expert",
     "weights-not-shuffled",
     "weight-tile-transposed",
     "rows-shuffled-in-sixteens",

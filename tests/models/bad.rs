@@ -115,6 +115,28 @@ fn a_router_that_cannot_be_is_refused() {
         &["num_experts_per_tok is 8, but only 4 experts can be chosen in 2 of 64 groups"],
     );
     refused(
+        json!({"zero_expert_num": 4, "num_experts_per_tok": 133}),
+        &["num_experts_per_tok is 133, but only 132 experts"],
+    );
+    refused(
+        json!({"zero_expert_num": 4, "zero_expert_type": "copy"}),
+        &[
+            "zero_expert_type: unknown kind of expert `copy`",
+            "identity",
+        ],
+    );
+    refused(
+        json!({"zero_expert_num": 4, "n_group": 8, "topk_group": 4}),
+        &["zero_expert_num is 4, but grouped-softmax is only known with 0"],
+    );
+    refused(
+        json!({"zero_expert_num": 1_u64 << 41}),
+        &["zero_expert_num is 2199023255552, but must be at most 1099511627776"],
+    );
+    // Identity experts are chosen too.
+    let all = changed(json!({"zero_expert_num": 4, "num_experts_per_tok": 132})).unwrap();
+    assert_eq!((all.experts, all.top_k, all.zero_experts), (128, 132, 4));
+    refused(
         json!({"routed_scaling_factor": 0}),
         &["routed_scaling_factor is 0, but must be above 0"],
     );

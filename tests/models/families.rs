@@ -223,11 +223,11 @@ fn families_with_keys_of_their_own_are_read() {
     let m = family(
         json!({"model_type": "longcat_flash", "hidden_size": 6144, "ffn_hidden_size": 12288,
         "expert_ffn_hidden_size": 2048, "n_routed_experts": 512, "moe_topk": 12, "num_layers": 28,
-        "routed_scaling_factor": 6.0}),
+        "routed_scaling_factor": 6.0, "zero_expert_num": 256, "zero_expert_type": "identity"}),
     );
     assert_eq!(
-        (m.intermediate, m.route, m.factor),
-        (2048, Route::SoftmaxBias, 6.0)
+        (m.intermediate, m.route, m.factor, m.zero_experts),
+        (2048, Route::SoftmaxBias, 6.0, 256)
     );
 
     let m = family(

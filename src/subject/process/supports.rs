@@ -158,7 +158,7 @@ pub const SIZES: &[SizeKey] = &[
     SizeKey {
         key: "zero_experts",
         of: |plan| plan.numerics.zero,
-        meaning: "identity experts; none where `max` does not say",
+        meaning: "identity experts",
     },
     SizeKey {
         key: "top_k",
@@ -240,12 +240,9 @@ impl Supports {
             numbers(object.get(name), name, keys, plain).map_err(wrong)
         };
         // Identity experts are for those that say so.
-        let most = |key: &SizeKey| {
-            if key.key == "zero_experts" {
-                0
-            } else {
-                u64::MAX
-            }
+        let most = |key: &SizeKey| match key.key {
+            "zero_experts" => 0,
+            _ => u64::MAX,
         };
         let flag = |name: &str, plain| match object.get(name) {
             None => Ok(plain),

@@ -327,12 +327,11 @@ fn plans_beyond_what_is_supported_say_why() {
     .unwrap();
     let check = |line: &str| supports.check(&packed(line).0);
     assert_eq!(check("i=64"), Ok(()));
+    let gated_alone = "relu: the subject takes activations swiglu";
     for (line, wanted) in [
         ("w=fp8,i=64", "fp8: the subject takes weights f32, mxfp4"),
-        (
-            "act=relu,i=64",
-            "relu: the subject takes activations swiglu",
-        ),
+        ("act=relu,i=64", gated_alone),
+        ("zero=2,i=64", "identity experts 2: the subject takes"),
         ("i=33", "multiples of 32"),
         ("i=64,tp=4,pad=i32", "at most 2"),
         ("i=64,t=0", "at least 1"),
