@@ -94,6 +94,10 @@ const LINES: &[(Family, &str)] = &[
         QWEN,
         "e=2,h=32,i=45,tp=2,w=f16,pad=i32,split=floor,fill=wild,seed=16",
     ),
+    (
+        QWEN,
+        "e=2,k=3,h=32,i=44,zero=2,route=given,w=bf16,pad=i32,fill=wild,seed=17",
+    ),
 ];
 
 /// What a mutant does to files.
