@@ -134,7 +134,7 @@ pub const ALL: &[Mutant] = mutants! {
     "real-width-kept-on-reload", Reload(reload::real_width_kept), [RELOAD], "M38", "a reload writes rows of w2 at their real width into padded buffers";
     "sliced-wrong", Output(outputs::sliced_wrong), [IDENTITY, HIDDEN], "M23", "the output is cut at the padded stride";
     "pad-row-reduced", Output(outputs::pad_row_reduced), [TOKEN], "M37", "a pad row is reduced into a real token";
-    "identity-on-every-rank", Output(outputs::identity_on_every_rank), [IDENTITY, TP_SUM], "M20, facts/upstream-padding.md 2.3", "what identity experts give is added once per rank";
+    "identity-on-every-rank", Output(outputs::identity_on_every_rank), [IDENTITY, TP_SUM], "facts/upstream-padding.md 2.3, as M20", "what identity experts give is added once per rank";
     "identity-as-an-expert", Bytes(bytes::identity_as_an_expert), [IDENTITY, TP_SUM], "facts/upstream-padding.md 2.3", "ids of identity experts remapped to expert 0, their weights kept";
     "identity-dropped", Output(outputs::identity_dropped), [IDENTITY, TP_SUM], "facts/upstream-padding.md 2.3", "ids of identity experts left out, as those of experts on other ranks are";
     "batch-decides-order", Output(outputs::batch_decides_order), [TOKEN], "facts/feasibility.md 5.4, 3", "other bits for several tokens, as a tile chosen by the batch size gives";
@@ -143,6 +143,7 @@ pub const ALL: &[Mutant] = mutants! {
     "stray-write", Output(outputs::stray_write), [GUARD], "facts/reports.md B87", "a write past the end of a buffer";
     "ties-to-the-higher-id", Output(outputs::ties_to_the_higher_id), [ROUTE], "facts/peers.md F13", "ties between experts go to the higher id";
     "weights-not-renormalised", Output(outputs::weights_not_renormalised), [ROUTE], "facts/upstream-padding.md 2.3", "routing weights are not divided by their sum";
+    "largest-logit-kept", Output(outputs::largest_logit_kept), [ROUTE], "facts/upstream-padding.md 2.3", "softmax of logits whose largest is not taken off: infinity over infinity";
     "mixer-not-masked", Output(outputs::mixer_not_masked), [ROUTE], "facts/upstream-padding.md 2.3", "the sparse mixer's weights are taken over all experts, not over the survivors";
     "ranks-averaged", Output(outputs::ranks_averaged), [TP_SUM], "facts/upstream-padding.md 3.1 V-1", "the ranks' outputs are averaged, not summed";
 };

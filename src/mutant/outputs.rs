@@ -110,16 +110,20 @@ pub(super) fn ties_to_the_higher_id(
     let RouterInput::Logits { logits, bias } = &packed.router else {
         return false;
     };
-    let (e, k) = (plan.choices() as usize, plan.dims.k as usize);
+    let (choices, k) = (plan.choices() as usize, plan.dims.k as usize);
     let mut changed = false;
-    for (ids, logits) in output.ids.chunks_exact_mut(k).zip(logits.chunks_exact(e)) {
+    for (ids, logits) in output
+        .ids
+        .chunks_exact_mut(k)
+        .zip(logits.chunks_exact(choices))
+    {
         let tied = |a: u32, b: u32| {
             let (a, b) = (a as usize, b as usize);
             logits[a] == logits[b] && bias.get(a) == bias.get(b)
         };
         for n in 0..k {
             // Groups decide before experts do.
-            let beyond = (ids[n] + 1..e as u32).filter(|_| !plan.numerics.route.grouped());
+            let beyond = (ids[n] + 1..choices as u32).filter(|_| !plan.numerics.route.grouped());
             let free = beyond.filter(|id| !ids.contains(id));
             if let Some(higher) = free.filter(|id| tied(ids[n], *id)).max() {
                 ids[n] = higher;
@@ -151,14 +155,15 @@ pub(super) fn weights_not_renormalised(
         Route::SigmoidRenorm | Route::SigmoidBias | Route::GroupedSigmoidBias => false,
         _ => return false,
     };
-    let (e, k) = (plan.choices() as usize, plan.dims.k as usize);
+    let (choices, k) = (plan.choices() as usize, plan.dims.k as usize);
     let tokens = output
         .weights
         .chunks_exact_mut(k)
         .zip(output.ids.chunks_exact(k));
-    for ((weights, ids), logits) in tokens.zip(logits.chunks_exact(e)) {
+    for ((weights, ids), logits) in tokens.zip(logits.chunks_exact(choices)) {
+        let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let score = |logit: f32| match softmax {
-            true => logit.exp(),
+            true => (logit - top).exp(),
             false => 1.0 / (1.0 + (-logit).exp()),
         };
         let all: f32 = match softmax {
@@ -170,6 +175,40 @@ pub(super) fn weights_not_renormalised(
         weights.iter_mut().for_each(|w| *w *= chosen / all);
     }
     !output.weights.is_empty()
+}
+
+/// Exponentials are taken of the logits themselves, the largest not taken off first: infinity over infinity where f32
+/// ends.
+pub(super) fn largest_logit_kept(
+    plan: &Plan,
+    packed: &mut PackedInputs,
+    output: &mut Output,
+) -> bool {
+    let RouterInput::Logits { logits, .. } = &packed.router else {
+        return false;
+    };
+    let softmax = matches!(
+        plan.numerics.route,
+        Route::Softmax | Route::SoftmaxRenorm | Route::TopkSoftmax
+    );
+    if !softmax {
+        return false;
+    }
+    let (choices, k) = (plan.choices() as usize, plan.dims.k as usize);
+    let mut changed = false;
+    let chosen = output
+        .weights
+        .chunks_exact_mut(k)
+        .zip(output.ids.chunks_exact(k));
+    for ((weights, ids), logits) in chosen.zip(logits.chunks_exact(choices)) {
+        for (weight, &id) in weights.iter_mut().zip(ids) {
+            if logits[id as usize].exp().is_infinite() {
+                *weight = f32::NAN;
+                changed = true;
+            }
+        }
+    }
+    changed
 }
 
 /// The sparse mixer's mask is forgotten: each weight is a softmax over all experts left.
@@ -184,7 +223,7 @@ pub(super) fn mixer_not_masked(
     if plan.numerics.route != Route::SparseMixer {
         return false;
     }
-    let (e, k) = (plan.choices() as usize, plan.dims.k as usize);
+    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
     let factor = plan.numerics.factor as f32 / 1000.0;
     let mut changed = false;
     for (place, weight) in output.weights.iter_mut().enumerate() {

@@ -258,8 +258,10 @@ pub(super) struct Again<'a> {
     pub(super) logical: &'a Logical,
 }
 
-/// How often the same bytes are asked again before a difference is called the poison's: sums of few terms in any order
-/// mostly agree, of three experts once in three times.
+/// How often the same bytes are asked again before a difference is called the poison's. A program that adds in any
+/// order gives the clean bits again with probability p, for three experts 1/3 at the least (which of them is added last
+/// decides): its clean and its poisoned output differ, and all of so many more agree with the clean one, with
+/// (1 - p) p^32, at most 1.1 % (at p = 32/33).
 const TIMES: usize = 32;
 
 impl Again<'_> {
@@ -295,7 +297,7 @@ fn poison_token_rows(plan: &Plan, packed: &mut PackedInputs) {
 
 /// The logical tensors with one token only.
 fn only_token(case: &Case, logical: &Logical, token: usize) -> Logical {
-    let (h, e, k) = (case.h as usize, case.choices() as usize, case.k as usize);
+    let (h, choices, k) = (case.h as usize, case.choices() as usize, case.k as usize);
     let x = &logical.x.f32s()[token * h..(token + 1) * h];
     let router = match &logical.router {
         RouterInput::Given { ids, weights } => RouterInput::Given {
@@ -303,7 +305,7 @@ fn only_token(case: &Case, logical: &Logical, token: usize) -> Logical {
             weights: weights[token * k..(token + 1) * k].to_vec(),
         },
         RouterInput::Logits { logits, bias } => RouterInput::Logits {
-            logits: logits[token * e..(token + 1) * e].to_vec(),
+            logits: logits[token * choices..(token + 1) * choices].to_vec(),
             bias: bias.clone(),
         },
     };
@@ -346,7 +348,9 @@ pub(super) fn route_unchanged(case: &Case, trial: &mut Trial<'_>) -> Verdict {
             for slot in at {
                 let (wanted, actual) = (truth.weights[slot], f64::from(output.weights[slot]));
                 let limit = truth.weight_bound[slot];
-                if (wanted - actual).abs() > limit {
+                // NaN is within nothing.
+                let within = (wanted - actual).abs() <= limit;
+                if !within {
                     let place = format!("weight {slot} of token {token}");
                     let (wanted, actual) = (wanted.to_string(), actual.to_string());
                     return Ok(Finding {

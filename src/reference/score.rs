@@ -25,8 +25,8 @@ const FLUSH_ROOT: f64 = f64::from_bits((1023 - 62) << 52);
 
 /// Scores of one token.
 ///
-/// Errors, in u: exp(a) is off by |a| (its rounded argument) and a few more; a softmax by that,
-/// its sum of e terms and a division; a sigmoid and a softplus (by log1p) by |logit| and a few
+/// Errors, in u: exp(a) is off by |a| (its rounded argument) and a few more; a softmax by that, by its largest logit
+/// (kernels scale logits for a power of two before they take the largest off), its sum of e terms and a division; a sigmoid and a softplus (by log1p) by |logit| and a few
 /// more; a capped logit by 16 |logit| before its exp. Routers that compare logits are exact.
 pub(super) fn scores(route: Route, logits: &[f32], bias: &[f32]) -> Vec<Score> {
     let logits: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
@@ -79,7 +79,7 @@ pub(super) fn softmax(logits: &[f64], extra: f64) -> Vec<(f64, f64)> {
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = logits.iter().map(|l| libm::exp(l - largest)).collect();
     let sum: f64 = powers.iter().sum();
-    let terms = 2.0 * logits.len() as f64 + 16.0 + extra;
+    let terms = 2.0 * (logits.len() as f64 + largest.abs()) + 16.0 + extra;
     logits
         .iter()
         .zip(powers)
