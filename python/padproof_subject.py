@@ -114,9 +114,9 @@ class Layer:
         self.topk_weights = tensors["topk_weights"]
         """Their weights, float32 [tokens, top_k], scaling factor included."""
         self.router_logits = tensors.get("router_logits")
-        """Float32 [tokens, experts] for a subject that routes by itself, or None."""
+        """Float32 [tokens, experts + zero_experts] for a subject that routes by itself, or None."""
         self.router_bias = tensors.get("router_bias")
-        """Float32 [experts], or None."""
+        """Float32 [experts + zero_experts], or None."""
         share = plan["ranks"][rank]
         self.expert_start = share["expert_start"]
         """First expert that this rank holds."""
@@ -146,8 +146,11 @@ class Layer:
     def identity(self):
         """What identity experts give, float32 [tokens, hidden]: weights times `x`, on the first rank; zeros on
         the others, whose shares padproof adds to it."""
+        x = self.x[: self.tokens]
+        if self.rank > 0 or self.plan["zero_experts"] == 0:
+            return np.zeros_like(x)
         weights = np.where(self.topk_ids >= self.plan["experts"], self.topk_weights, 0).sum(1, keepdims=True)
-        return weights * self.x[: self.tokens] * np.float32(self.rank == 0)
+        return weights * x
 
     def gate_rows(self):
         """For each row of a gated w13 whether it is a gate's, and its channel."""

@@ -24,7 +24,7 @@ fn layer(intermediate: u64, gated: bool, weight: WeightFormat) -> LayerSpec {
         intermediate,
         experts: 8,
         top_k: 2,
-        zero: 0,
+        zero_experts: 0,
         activation: if gated {
             Activation::Swiglu
         } else {

@@ -22,7 +22,8 @@ const SPELLED: &[&str] = &["pad", "split", "order", "place", "store", "nib"];
 pub(super) const LINE_MAX: usize = 4096;
 
 impl fmt::Display for Case {
-    /// The minimal line, or with `{:#}` the canonical one with every key.
+    /// The minimal line, or with `{:#}` the canonical one with every key; but `zero`, younger than the ids that
+    /// are made of canonical lines, only where it is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = if f.alternate() {
             canonical(self)

@@ -51,7 +51,7 @@ pub enum InvalidCase {
     },
     /// Identity experts behind a router of which no stack says what it makes of them.
     #[error(
-        "zero={zero} needs a router without groups that weighs outputs, and route={route} is not one"
+        "zero={zero} needs a router that weighs outputs and chooses any number of experts without groups, which route={route} does not"
     )]
     IdentityWithoutRouter {
         /// Identity experts.
@@ -194,8 +194,8 @@ impl Case {
             return Err(InvalidCase::GroupsDoNotDivideExperts { groups, e });
         }
         // No overflow: keep <= groups, so the product is at most e.
-        let left = keep * (e / groups) + zero;
-        if k > left {
+        let left = keep * (e / groups);
+        if route.grouped() && k > left {
             return Err(InvalidCase::TopKExceedsKeptGroups {
                 k,
                 left,
@@ -271,7 +271,15 @@ mod tests {
             ),
             (
                 "route=llama4,k=1,zero=2",
-                "zero=2 needs a router without groups that weighs outputs, and route=llama4 is not one",
+                "zero=2 needs a router that weighs outputs and chooses any number of experts without groups, which route=llama4 does not",
+            ),
+            (
+                "route=sparse-mixer,zero=2",
+                "zero=2 needs a router that weighs outputs and chooses any number of experts without groups, which route=sparse-mixer does not",
+            ),
+            (
+                "route=grouped-softmax,groups=2,keep=1,zero=2",
+                "zero=2 needs a router that weighs outputs and chooses any number of experts without groups, which route=grouped-softmax does not",
             ),
             ("i=0", "i=0: must be at least 1"),
             ("h=0", "h=0: must be at least 1"),

@@ -430,7 +430,7 @@ pub(super) struct Conduct {
     pub(super) verbose: u8,
     #[command(flatten)]
     pub(super) progress: ProgressArgs,
-    /// Spell case lines in full
+    /// Spell case lines in full, but for a `zero=0`
     #[arg(long)]
     pub(super) canonical: bool,
 }

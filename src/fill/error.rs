@@ -24,16 +24,26 @@ pub enum FillError {
         bytes: u128,
     },
     /// Choosing experts would take too many comparisons.
-    #[error("t={t}, k={k}: choosing k of {experts} experts for t tokens is too much work")]
+    #[error("t={t}, k={k}, e={e}{}: choosing k of so many experts for t tokens is too much work", identity(*.zero))]
     TooManyChoices {
         /// Tokens.
         t: u64,
-        /// Experts, identity experts with them.
-        experts: u64,
         /// Chosen experts.
         k: u64,
+        /// Experts.
+        e: u64,
+        /// Identity experts.
+        zero: u64,
     },
     /// Values of the case that make no layer.
     #[error(transparent)]
     Invalid(#[from] InvalidCase),
+}
+
+/// `, zero=Z`, where there are any.
+fn identity(zero: u64) -> String {
+    match zero {
+        0 => String::new(),
+        _ => format!(", zero={zero}"),
+    }
 }

@@ -31,7 +31,8 @@ pub struct Domain {
     pub intermediate: Axis,
     /// Experts.
     pub experts: Axis,
-    /// Largest k, before it is cut to the experts there are.
+    /// Largest k, before it is cut to the experts there are; where the router has groups, or identity experts are drawn,
+    /// it may be all that can be chosen.
     pub top_k_max: u64,
     /// Tensor-parallel ranks.
     pub ranks: &'static [u64],

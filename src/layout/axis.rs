@@ -30,7 +30,7 @@ pub struct Run {
 pub struct Axis {
     logical: usize,
     physical: usize,
-    /// One for most axes, two for gated ones.
+    /// Two are held in place, as many as most axes and halves of a gated one have; blocks and groups that interleave are more.
     runs: SmallVec<[Run; 2]>,
 }
 

@@ -59,23 +59,28 @@ pub(super) fn read(
     top_k: (&'static str, u64),
     notes: &mut Vec<String>,
 ) -> Result<Router, ModelError> {
-    let router = choose(doc, family, (experts, zero), top_k, notes)?;
-    if zero > 0 && !router.route.takes_identity() {
-        return Err(ModelError::Constant {
+    let (groups, keep) = groups(doc, (experts, zero), top_k)?;
+    let grouped = groups > 1 && keep < groups;
+    let router = choose(doc, family, (groups, keep), top_k, notes)?;
+    // Groups count where a word without them stands for the router, too.
+    let without = (grouped && family.route.is_none()).then_some("a grouped router");
+    let without = without.or((!router.route.takes_identity()).then_some(router.route.name()));
+    match without {
+        Some(word) if zero > 0 => Err(ModelError::Constant {
             file: doc.file.to_owned(),
             key: doc.name(IDENTITY),
             value: zero.to_string(),
-            word: router.route.name(),
+            word,
             wanted: 0.0,
-        });
+        }),
+        _ => Ok(router),
     }
-    Ok(router)
 }
 
 fn choose(
     doc: &Doc<'_>,
     family: &Family,
-    (experts, zero): (u64, u64),
+    (groups, keep): (u64, u64),
     top_k: (&'static str, u64),
     notes: &mut Vec<String>,
 ) -> Result<Router, ModelError> {
@@ -85,7 +90,6 @@ fn choose(
         bias(doc, family)?,
         renorm(doc, family)?,
     );
-    let (groups, keep) = groups(doc, (experts, zero), top_k)?;
     if let Some(note) = family.note {
         notes.push(note.to_owned());
     }

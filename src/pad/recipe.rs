@@ -413,7 +413,7 @@ fn alone(
         intermediate: width,
         experts: 1,
         top_k: 1,
-        zero: 0,
+        zero_experts: 0,
         activation: model.activation,
         weight,
         bias: Bias::None,

@@ -169,6 +169,8 @@ fn without_tensors(
     Ok(plan)
 }
 
+const BEYOND: &str = "is beyond any real model (at most 2^40)";
+
 /// Refuses what makes no layer; returns the ranks that share the intermediate axis.
 fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
     let invalid = |key, value, why: &str| {
@@ -191,15 +193,20 @@ fn check(layer: &LayerSpec, parallel: Parallel) -> Result<u64, PlanError> {
             return invalid(key, value, "must be at least 1");
         }
         if value > SIZE_MAX {
-            return invalid(key, value, "is beyond any real model (at most 2^40)");
+            return invalid(key, value, BEYOND);
         }
     }
-    if layer.top_k > layer.experts.saturating_add(layer.zero) {
-        return invalid(
-            "top_k",
-            layer.top_k,
-            &format!("exceeds experts={}", layer.experts),
-        );
+    let (experts, zero) = (layer.experts, layer.zero_experts);
+    if zero > SIZE_MAX {
+        return invalid("zero_experts", zero, BEYOND);
+    }
+    // No overflow: both are at most SIZE_MAX.
+    if layer.top_k > experts + zero {
+        let why = match zero {
+            0 => format!("exceeds experts={experts}"),
+            _ => format!("exceeds experts={experts} + zero_experts={zero}"),
+        };
+        return invalid("top_k", layer.top_k, &why);
     }
     if parallel.tp > RANKS_MAX {
         return invalid(

@@ -12,7 +12,7 @@ fn layer(i: u64, h: u64, act: Activation, weight: WeightFormat) -> LayerSpec {
         intermediate: i,
         experts: 8,
         top_k: 2,
-        zero: 0,
+        zero_experts: 0,
         activation: act,
         weight,
         bias: Bias::None,

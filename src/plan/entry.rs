@@ -48,7 +48,7 @@ pub fn plan_under(case: &Case, rule: &Rule) -> Result<Plan, PlanError> {
         intermediate: case.i,
         experts: case.e,
         top_k: case.k,
-        zero: case.zero,
+        zero_experts: case.zero,
         activation: case.act,
         weight: case.w,
         bias: case.bias,
@@ -160,7 +160,7 @@ pub fn layers(model: &Model, tokens: u64) -> Vec<LayerSpec> {
         intermediate,
         experts,
         top_k,
-        zero: match kind.follows() {
+        zero_experts: match kind.follows() {
             LayerKind::Routed => model.zero_experts,
             _ => 0,
         },
@@ -258,7 +258,7 @@ mod tests {
             intermediate,
             experts: 64,
             top_k: 8,
-            zero: 0,
+            zero_experts: 0,
             activation: Activation::Swiglu,
             weight,
             bias: Bias::None,

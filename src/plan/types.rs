@@ -52,7 +52,7 @@ pub struct LayerSpec {
     /// Experts per token (1 for shared and dense).
     pub top_k: u64,
     /// Identity experts, which a token may get too; no tensor holds any.
-    pub zero: u64,
+    pub zero_experts: u64,
     /// Activation.
     pub activation: Activation,
     /// Weight format.

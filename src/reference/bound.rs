@@ -26,7 +26,8 @@
 //!    `|z' - z| <= sum_j |w_rj| (eh_j + g(n2) (|h_j| + eh_j)) + g(n2) |b_r|`,
 //!    `|v' z' - v z| <= (|v| + dv) |z' - z| + dv |z|`, summed over the experts of the token.
 //!    An identity expert is such a projection of one weight, 1, of the input, which is off by u' |x| where it is rounded
-//!    to bf16, and has no z of its own: `|v' x' - v x| <= (|v| + dv) (dx + g(n2) (|x| + dx)) + dv |x|`.
+//!    to bf16, and has neither z nor a sum of its own, n3 = k + tp + extra:
+//!    `|v' x' - v x| <= (|v| + dv) (dx + g(n3) (|x| + dx)) + dv |x|`.
 //! 5. A device may flush what is below 2^-126 to zero: 2^-126 for each operation, times what it
 //!    is multiplied with afterwards; taken as 2^-117 (a code is at most 448 < 2^9) a term.
 //! 6. Where the input, the first projection, the gate (of `swiglu-rounded` always) or the intermediate is declared to
@@ -95,6 +96,8 @@ pub(super) fn gamma(n: f64) -> f64 {
 pub(super) struct Costs {
     /// g(n1) and g(n2).
     gammas: (f64, f64),
+    /// g(n3), of identity experts.
+    identity: f64,
     rounds: Roundings,
     top_k: u64,
     /// Whether ranks hold shares of the second projection's sums, and each rounds its own.
@@ -122,6 +125,7 @@ impl Costs {
         let evaluation = arithmetic.evaluation.filter(|_| known);
         Costs {
             gammas: (gamma(h + extra), gamma(i + case.k + case.tp + extra)),
+            identity: gamma(case.k + case.tp + extra),
             rounds: arithmetic.rounds,
             top_k: case.k,
             parted,
@@ -171,7 +175,7 @@ impl Costs {
         };
         let size = x.abs() + dx;
         (1.0 + rounding)
-            * (weight * (dx + self.gammas.1 * size + FLUSH * (2.0 + size)) + dv * x.abs())
+            * (weight * (dx + self.identity * size + FLUSH * (2.0 + size)) + dv * x.abs())
             + rounding * weight * size
             + FLUSH
     }

@@ -47,7 +47,7 @@ impl Reference {
     pub const DERIVATION: &'static str = "u = 2^-24, g(n) = n u / (1 - n u), sums over columns of magnitudes, c(n) additions of a term, n + n/4 + 2 unless the order is promised; \
         first projection e = sum |w| (g(c(h)+8) (|x| + |dx|) + |dx|) + g(c(h)+8) |b|; \
         activation eh = dA (|B| + dB) + |A| dB + evaluation, dA = L e, of silu |slope| e + e^2 / 4; rounded to bf16 where declared, + what a code of E4M3 may move where quantised (2^-4 where a rank's share sets the scale); \
-        second projection, experts and ranks (an identity expert is one of the weight 1): sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
+        second projection, experts and ranks (an identity expert is one of the weight 1, without c(i)): sum over experts of (|v| + dv) (sum |w| (eh + g (|h| + eh)) + g |b|) + dv |z| with g = g(c(i)+k+tp+8), and of that n 2^-8 / (1 - n 2^-8) more where it is rounded to bf16 n times; \
         4 instead of 8 for f32 weights in a promised order; \
         of f32 weights in known lanes, and known evaluation, from partial sums s: e_s = e_a + e_b + u p(|s| + e_a + e_b), p the largest power of two, \
         is all of a first projection but u |z + b|, and with ranks that hold whole rows of a second one but (dv + g(k+1) (|v| + dv)) |z + b|";

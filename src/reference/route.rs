@@ -27,17 +27,17 @@ pub(super) struct Routing {
 
 /// Routes every token of the case.
 pub(super) fn route(case: &Case, input: &RouterInput) -> Result<Routing, ReferenceError> {
-    let (t, k, e) = (case.t as usize, case.k as usize, case.choices() as usize);
+    let (t, k, choices) = (case.t as usize, case.k as usize, case.choices() as usize);
     let mut routing = match (input, case.route) {
         (RouterInput::Given { ids, weights }, Route::Given) => given(case, ids, weights)?,
         (RouterInput::Logits { logits, bias }, route) if route != Route::Given => {
-            length("logits", logits.len(), t * e)?;
-            let wanted = if route.has_bias() { e } else { 0 };
+            length("logits", logits.len(), t * choices)?;
+            let wanted = if route.has_bias() { choices } else { 0 };
             length("router bias", bias.len(), wanted)?;
-            finite("logit", logits, e)?;
-            finite("bias", bias, e)?;
+            finite("logit", logits, choices)?;
+            finite("bias", bias, choices)?;
             let mut routing = Routing::default();
-            for logits in logits.chunks_exact(e) {
+            for logits in logits.chunks_exact(choices) {
                 token(case, logits, bias, &mut routing);
             }
             routing

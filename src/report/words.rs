@@ -135,6 +135,9 @@ pub(super) fn facts(model: &Model) -> Vec<String> {
         format!("{} ({gated})", model.activation),
         model.quant.format.to_string(),
     ];
+    if model.zero_experts > 0 {
+        all.insert(3, format!("identity experts {}", model.zero_experts));
+    }
     let latent = Some(model.model_hidden).filter(|hidden| *hidden != model.hidden);
     let parts = [
         ("model hidden", latent),

@@ -109,7 +109,8 @@ fn overlay(model: &mut Model, sizes: &ModelSizes) {
     }
     model.intermediate = sizes.intermediate.unwrap_or(model.intermediate);
     model.experts = sizes.experts.unwrap_or(model.experts);
-    model.top_k = sizes.top_k.unwrap_or(model.top_k).min(model.experts);
+    let chosen = sizes.top_k.unwrap_or(model.top_k);
+    model.top_k = chosen.min(model.experts.saturating_add(model.zero_experts));
     if let Some(gated) = sizes.gated.filter(|gated| *gated != model.gated()) {
         model.activation = if gated {
             Activation::Swiglu

@@ -32,7 +32,9 @@ pub(super) fn chosen(name: &str, sizes: &ModelSizes) -> Result<(), Fault> {
         let mut all = builtin().iter();
         all.find(|model| model.name.eq_ignore_ascii_case(short))
     });
-    let experts = sizes.experts.or(base.map(|model| model.experts));
+    let held = sizes.experts.or(base.map(|model| model.experts));
+    // Identity experts of the base may be chosen too.
+    let experts = held.map(|held| held.saturating_add(base.map_or(0, |model| model.zero_experts)));
     match (sizes.top_k, experts) {
         (Some(top_k), Some(experts)) if top_k > experts => Err(Fault::TopK {
             name: name.to_owned(),

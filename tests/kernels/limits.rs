@@ -44,7 +44,7 @@ fn every_limit_is_a_sentence_before_a_launch() {
             "qh=token,w=fp8",
             "qh=token: the kernels do not quantise activations",
         ),
-        ("zero=3", "3 identity experts: the kernels have none"),
+        ("zero=3", "zero=3: the kernels have no identity experts"),
         (
             "w=bf16,store=shuffle-16x16,pad=h64.i64",
             "weights in the layout shuffle-16x16: the kernels read rows",

@@ -127,7 +127,19 @@ fn a_router_that_cannot_be_is_refused() {
     );
     refused(
         json!({"zero_expert_num": 4, "n_group": 8, "topk_group": 4}),
-        &["zero_expert_num is 4, but grouped-softmax is only known with 0"],
+        &["zero_expert_num is 4, but a grouped router is only known with 0"],
+    );
+    // Where a word without groups stands for the router, too.
+    for score in ["sigmoid", "sqrtsoftplus"] {
+        refused(
+            json!({"zero_expert_num": 4, "n_group": 8, "topk_group": 4, "scoring_func": score}),
+            &["zero_expert_num is 4, but a grouped router is only known with 0"],
+        );
+    }
+    refused(
+        json!({"zero_expert_num": 4, "model_type": "longcat_flash", "architectures": ["LongcatFlashForCausalLM"],
+            "n_group": 8, "topk_group": 4}),
+        &["zero_expert_num is 4, but a grouped router is only known with 0"],
     );
     refused(
         json!({"zero_expert_num": 1_u64 << 41}),

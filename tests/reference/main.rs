@@ -14,7 +14,7 @@ use padproof::num::Dtype;
 use padproof::reference::{Reference, ReferenceError, reference, reference_for};
 use padproof::tensor::{Logical, Output, RouterInput, Tensor};
 use padproof::terms::{
-    ActQuant, Activation, Arithmetic, Extent, Fill, Rounded, Route, WeightFormat,
+    ActQuant, Activation, Arithmetic, Extent, Fill, Rounded, Roundings, Route, WeightFormat,
 };
 use single::Order;
 
@@ -147,6 +147,38 @@ fn an_identity_expert_adds_its_weight_times_the_input_as_it_came() {
     let got = run(&quantised, &logical);
     assert_eq!(got.values, [4.5 * 3.0078125, 22.5]);
     assert!(got.bound.iter().all(|bound| *bound > 0.0 && *bound < 1e-4));
+}
+
+#[test]
+fn the_bound_of_identity_experts_counts_no_columns() {
+    // Weights 1/2 and 1/4 of x = 1 + 2^-8 through identity experts alone, among experts of 2048 channels.
+    let case = case("t=1,e=1,k=2,h=1,i=2048,route=given,zero=3");
+    let mut logical = fill(&case).unwrap();
+    let x = 1.0 + 1.0 / 256.0;
+    logical.x.f32s_mut().fill(x as f32);
+    logical.router = RouterInput::Given {
+        ids: vec![2, 1],
+        weights: vec![0.25, 0.5],
+    };
+    let bound = |rounds| {
+        let arithmetic = Arithmetic {
+            rounds,
+            ..Arithmetic::default()
+        };
+        reference_for(&case, &logical, arithmetic).unwrap().bound[0]
+    };
+    // k + tp + 8 roundings, and 4 of the weight and its factor.
+    let (u, size) = ((-24f64).exp2(), 0.75 * x);
+    let plain = 15.0 * u * size;
+    let got = bound(Roundings::NONE);
+    assert!(got >= plain && got < plain * 1.0001, "{got:e}, {plain:e}");
+    // bf16 keeps seven bits behind the point: x lies between two and may lose half of 2^-7, which is within 2^-8 of x.
+    let rounded = (-8f64).exp2() * size;
+    let got = bound([Rounded::X].into_iter().collect());
+    assert!(
+        got >= 0.75 * (-8f64).exp2() + plain && got < (rounded + plain) * 1.01,
+        "{got:e}, {rounded:e}"
+    );
 }
 
 #[test]

@@ -46,10 +46,15 @@ impl Sizes {
         require(dims.t <= plan.tokens_padded, "t", dims.t, || {
             format!("exceeds tokens_padded={}", plan.tokens_padded)
         })?;
-        let choices = plan.choices();
-        require(dims.k >= 1 && dims.k <= choices, "k", dims.k, || {
-            format!("must be 1 to {choices} experts")
-        })?;
+        require(
+            dims.k >= 1 && dims.k <= plan.choices(),
+            "k",
+            dims.k,
+            || match plan.numerics.zero {
+                0 => format!("must be 1 to e={}", dims.e),
+                zero => format!("must be 1 to e={} + zero={zero}", dims.e),
+            },
+        )?;
         for rank in &plan.ranks {
             let end = rank.expert_start.checked_add(rank.expert_len);
             require(
@@ -62,7 +67,7 @@ impl Sizes {
         Ok(Sizes {
             t: axis("t", plan.tokens_padded.min(dims.t))?,
             h: axis("h", dims.h)?,
-            choices,
+            choices: plan.choices(),
             k: axis("k", dims.k)?,
             halves: axis("halves", halves)?,
             hidden: axis("hidden_padded", plan.hidden_padded)?,

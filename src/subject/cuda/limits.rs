@@ -48,7 +48,7 @@ fn formats(plan: &Plan) -> Result<(), SkipReason> {
     }
     let zero = plan.numerics.zero;
     if zero > 0 {
-        return unsupported(format!("{zero} identity experts: the kernels have none"));
+        return unsupported(format!("zero={zero}: the kernels have no identity experts"));
     }
     let quantised = [("qx", plan.numerics.qx), ("qh", plan.numerics.qh)];
     for (key, mode) in quantised {

@@ -43,7 +43,7 @@ pub(super) fn request(
     inputs: &PackedInputs,
     routing: &Routing,
 ) -> Result<Vec<u8>, String> {
-    let (t, k, e) = (
+    let (t, k, choices) = (
         plan.dims.t as usize,
         plan.dims.k as usize,
         plan.choices() as usize,
@@ -72,10 +72,10 @@ pub(super) fn request(
     ];
     if let RouterInput::Logits { logits, bias } = &inputs.router {
         let bytes = bytemuck::cast_slice(logits);
-        sent.push(of("router_logits", Stored::F32, &[t, e], bytes));
+        sent.push(of("router_logits", Stored::F32, &[t, choices], bytes));
         if !bias.is_empty() {
             let bytes = bytemuck::cast_slice(bias);
-            sent.push(of("router_bias", Stored::F32, &[e], bytes));
+            sent.push(of("router_bias", Stored::F32, &[choices], bytes));
         }
     }
     for (rank, tensors) in inputs.ranks.iter().enumerate() {

@@ -3,6 +3,7 @@
 mod child;
 mod frame;
 mod group;
+mod keys;
 mod memory;
 mod message;
 mod program;
@@ -12,10 +13,11 @@ mod stderr;
 mod supports;
 
 pub use group::Running;
+pub use keys::{GRANULES, SIZES, WORDS};
 pub use message::PROTOCOL;
 pub use program::{Limits, Program};
 pub use run::Process;
-pub use supports::{GRANULES, SIZES, Supports, WORDS};
+pub use supports::Supports;
 
 #[cfg(test)]
 mod tests;

@@ -2,190 +2,15 @@
 //!
 //! It must not judge a plan by anything else. Layer 5.
 
+use super::keys::{GRANULES, SIZES, SizeKey, WORDS, WordKey};
 use crate::plan::Plan;
 use crate::subject::error::{Misbehaviour, SkipReason};
-use crate::terms::{
-    ActQuant, Activation, Bias, Nibble, Order, Rounded, Roundings, Route, Storage, WeightFormat,
-    did_you_mean,
-};
+use crate::terms::{Rounded, Roundings, did_you_mean};
 use serde_json::{Map, Value};
-
-/// A key of the handshake that lists words of case lines.
-#[derive(Debug)]
-pub struct WordKey {
-    /// The key.
-    pub key: &'static str,
-    /// Every word there is; the first is what a subject takes that leaves the key out.
-    pub words: fn() -> Vec<&'static str>,
-    /// The plan's words that must be listed.
-    of: fn(&Plan) -> Vec<&'static str>,
-    /// What the words are.
-    pub meaning: &'static str,
-}
-
-/// A key of `granule`, `min` or `max`.
-#[derive(Debug)]
-pub struct SizeKey {
-    /// The key.
-    pub key: &'static str,
-    /// The plan's size.
-    of: fn(&Plan) -> u64,
-    /// What the size is.
-    pub meaning: &'static str,
-}
-
-macro_rules! names {
-    ($type:ident) => {
-        || $type::ALL.iter().map(|word| word.name()).collect()
-    };
-}
+use std::ops::RangeInclusive;
 
 /// Largest granule that a subject may ask for: as that of a rule.
 const GRANULE_MAX: u64 = 1 << 20;
-
-/// Keys that list words.
-pub const WORDS: &[WordKey] = &[
-    WordKey {
-        key: "weights",
-        words: names!(WeightFormat),
-        of: |plan| vec![plan.weight.name()],
-        meaning: "formats of the weights",
-    },
-    WordKey {
-        key: "activations",
-        words: names!(Activation),
-        of: |plan| vec![plan.activation.name()],
-        meaning: "activations",
-    },
-    WordKey {
-        key: "orders",
-        words: names!(Order),
-        of: |plan| match plan.dims.halves {
-            2 => vec![plan.order.name()],
-            _ => Vec::new(),
-        },
-        meaning: "orders of the rows of a gated w13; not gated ones have none",
-    },
-    WordKey {
-        key: "routes",
-        words: || {
-            let mut all: Vec<_> = Route::ALL.iter().map(|word| word.name()).collect();
-            let plain = all.iter().position(|w| *w == Route::SoftmaxRenorm.name());
-            all.swap(0, plain.unwrap_or(0));
-            all
-        },
-        of: |plan| vec![plan.numerics.route.name()],
-        meaning: "routers; a subject that uses `topk_ids` and `topk_weights` takes all but `llama4`, whose weight multiplies the input",
-    },
-    WordKey {
-        key: "biases",
-        words: names!(Bias),
-        of: |plan| vec![plan.bias.name()],
-        meaning: "biases",
-    },
-    WordKey {
-        key: "input_quants",
-        words: names!(ActQuant),
-        of: |plan| vec![plan.numerics.qx.name()],
-        meaning: "quantisation of the experts' input on the fly (`qx`)",
-    },
-    WordKey {
-        key: "mid_quants",
-        words: names!(ActQuant),
-        of: |plan| vec![plan.numerics.qh.name()],
-        meaning: "quantisation of the intermediate on the fly (`qh`)",
-    },
-    WordKey {
-        key: "mids",
-        words: || vec!["f32", "bf16"],
-        of: |plan| {
-            vec![if plan.numerics.mid_bf16 {
-                "bf16"
-            } else {
-                "f32"
-            }]
-        },
-        meaning: "types of the intermediate (`mid`)",
-    },
-    WordKey {
-        key: "stores",
-        words: names!(Storage),
-        of: |plan| vec![plan.storage.name(), plan.weight_storage.name()],
-        meaning: "storage layouts of scales and of weights",
-    },
-    WordKey {
-        key: "nibbles",
-        words: names!(Nibble),
-        of: |plan| match plan.weight.element().bits() {
-            4 => vec![plan.nibble.name()],
-            _ => Vec::new(),
-        },
-        meaning: "nibble orders of packed weights; others have none",
-    },
-];
-
-/// Keys of `granule`: what padded sizes must be multiples of.
-pub const GRANULES: &[SizeKey] = &[
-    SizeKey {
-        key: "intermediate",
-        of: |plan| plan.width_padded,
-        meaning: "padded width of a rank's half",
-    },
-    SizeKey {
-        key: "hidden",
-        of: |plan| plan.hidden_padded,
-        meaning: "padded hidden size",
-    },
-    SizeKey {
-        key: "tokens",
-        of: |plan| plan.tokens_padded,
-        meaning: "padded tokens",
-    },
-];
-
-/// Keys of `min` and `max`: the least and the largest sizes taken.
-pub const SIZES: &[SizeKey] = &[
-    SizeKey {
-        key: "tokens",
-        of: |plan| plan.dims.t,
-        meaning: "tokens",
-    },
-    SizeKey {
-        key: "experts",
-        of: |plan| plan.ranks.iter().map(|r| r.expert_len).max().unwrap_or(0),
-        meaning: "experts of a rank",
-    },
-    SizeKey {
-        key: "zero_experts",
-        of: |plan| plan.numerics.zero,
-        meaning: "identity experts",
-    },
-    SizeKey {
-        key: "top_k",
-        of: |plan| plan.dims.k,
-        meaning: "experts chosen per token",
-    },
-    SizeKey {
-        key: "hidden",
-        of: |plan| plan.hidden_padded,
-        meaning: "padded hidden size",
-    },
-    SizeKey {
-        key: "intermediate",
-        of: |plan| plan.width_padded,
-        meaning: "padded width of a rank's half",
-    },
-    SizeKey {
-        key: "tp",
-        of: |plan| plan.parallel.tp,
-        meaning: "ranks in all",
-    },
-    SizeKey {
-        key: "ep",
-        of: |plan| plan.parallel.ep,
-        meaning: "expert-parallel groups",
-    },
-];
 
 /// What a process says it can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,13 +61,8 @@ impl Supports {
             .collect();
         unknown(object, &known).map_err(wrong)?;
         let words = WORDS.iter().map(|key| words(object.get(key.key), key));
-        let numbers = |name: &str, keys: &[SizeKey], plain| {
-            numbers(object.get(name), name, keys, plain).map_err(wrong)
-        };
-        // Identity experts are for those that say so.
-        let most = |key: &SizeKey| match key.key {
-            "zero_experts" => 0,
-            _ => u64::MAX,
+        let numbers = |name: &str, keys: &[SizeKey], plain, taken| {
+            numbers(object.get(name), name, keys, plain, taken).map_err(wrong)
         };
         let flag = |name: &str, plain| match object.get(name) {
             None => Ok(plain),
@@ -250,7 +70,9 @@ impl Supports {
                 .as_bool()
                 .ok_or_else(|| wrong(format!("{name}: true or false"))),
         };
-        let (least, most) = (numbers("min", SIZES, |_| 0)?, numbers("max", SIZES, most)?);
+        let any = 0..=u64::MAX;
+        let least = numbers("min", SIZES, |_| 0, any.clone())?;
+        let most = numbers("max", SIZES, |key| key.plain_most, any)?;
         for ((key, least), most) in SIZES.iter().zip(&least).zip(&most) {
             if least > most {
                 let key = key.key;
@@ -261,7 +83,7 @@ impl Supports {
         }
         Ok(Supports {
             words: words.collect::<Result<_, String>>().map_err(wrong)?,
-            granules: numbers("granule", GRANULES, |_| 1)?,
+            granules: numbers("granule", GRANULES, |_| 1, 1..=GRANULE_MAX)?,
             least,
             most,
             routes_itself: flag("routes_itself", false)?,
@@ -361,18 +183,21 @@ impl Supports {
     /// The words listed for a key of [`WORDS`].
     pub fn words(&self, key: &str) -> &[&'static str] {
         let at = WORDS.iter().position(|k| k.key == key);
+        debug_assert!(at.is_some(), "{key} lists no words");
         at.map_or(&[], |at| &self.words[at])
     }
 
     /// The granule of a key of [`GRANULES`].
     pub fn granule(&self, key: &str) -> u64 {
         let at = GRANULES.iter().position(|k| k.key == key);
+        debug_assert!(at.is_some(), "{key} has no granule");
         at.map_or(1, |at| self.granules[at])
     }
 
     /// The least and the largest size of a key of [`SIZES`].
     pub fn sizes(&self, key: &str) -> (u64, u64) {
         let at = SIZES.iter().position(|k| k.key == key);
+        debug_assert!(at.is_some(), "{key} is no size");
         at.map_or((0, u64::MAX), |at| (self.least[at], self.most[at]))
     }
 }
@@ -450,6 +275,7 @@ fn numbers(
     name: &str,
     keys: &[SizeKey],
     plain: fn(&SizeKey) -> u64,
+    taken: RangeInclusive<u64>,
 ) -> Result<Vec<u64>, String> {
     let Some(value) = value else {
         return Ok(keys.iter().map(plain).collect());
@@ -459,17 +285,21 @@ fn numbers(
         .ok_or_else(|| format!("{name}: not an object"))?;
     let known: Vec<&str> = keys.iter().map(|k| k.key).collect();
     unknown(object, &known).map_err(|e| format!("{name}: {e}"))?;
-    let number = |key: &SizeKey| match object.get(key.key) {
-        None => Ok(plain(key)),
-        // A granule of 0 has no multiples, and one of a million no kernel.
-        Some(value) => value
-            .as_u64()
-            .filter(|n| plain(key) != 1 || (1..=GRANULE_MAX).contains(n))
-            .ok_or_else(|| match plain(key) {
-                1 => format!("{name}: {}: a number of 1 to {GRANULE_MAX}", key.key),
-                _ => format!("{name}: {}: a positive number", key.key),
-            }),
-    };
+    let number =
+        |key: &SizeKey| match object.get(key.key) {
+            None => Ok(plain(key)),
+            Some(value) => value
+                .as_u64()
+                .filter(|n| taken.contains(n))
+                .ok_or_else(|| match *taken.end() {
+                    u64::MAX => format!("{name}: {}: a positive number", key.key),
+                    most => format!(
+                        "{name}: {}: a number of {} to {most}",
+                        key.key,
+                        taken.start()
+                    ),
+                }),
+        };
     keys.iter().map(number).collect()
 }
 

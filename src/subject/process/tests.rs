@@ -1,8 +1,9 @@
 //! The protocol, as hostile and as slow programs speak it.
 
 use super::child::Child;
+use super::keys::{GRANULES, SIZES, SizeKey, WORDS};
 use super::message::{self, PROTOCOL};
-use super::supports::{GRANULES, SIZES, Supports, WORDS};
+use super::supports::Supports;
 use super::{Limits, Process, Program, Running, reply};
 use crate::case::Case;
 use crate::fill::fill;
@@ -68,7 +69,7 @@ fn the_page_lists_what_a_subject_can_say() {
         ("| `granule` | multiples of |", GRANULES),
         ("| `min`, `max` | least and largest |", SIZES),
     ] {
-        let pair = |k: &super::supports::SizeKey| (k.key.to_owned(), k.meaning.to_owned());
+        let pair = |k: &SizeKey| (k.key.to_owned(), k.meaning.to_owned());
         assert_eq!(table(heading), keys.iter().map(pair).collect::<Vec<_>>());
     }
     let shown = PAGE.split("```json\n").nth(1).unwrap();
