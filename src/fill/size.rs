@@ -117,7 +117,9 @@ mod tests {
     fn what_a_check_computes_counts_as_well_as_what_is_drawn() {
         assert!(refusal("t=20000000,h=1,i=1,e=1,k=1").starts_with("t=20000000 is too large"));
         assert!(refusal("t=5000000,h=1,i=1,e=1,k=1").contains("with routing"));
-        assert!(refusal("t=1,e=10000,k=10000,h=1,i=1").starts_with("t=1, k=10000, e=10000: choosing"));
+        assert!(
+            refusal("t=1,e=10000,k=10000,h=1,i=1").starts_with("t=1, k=10000, e=10000: choosing")
+        );
         // What has no weights is counted too, with no tokens to choose for.
         for route in ["given", "softmax-bias"] {
             let line = format!("t=0,zero=1099511627776,route={route}");
