@@ -59,6 +59,7 @@ fn finding() -> Finding {
         total: 1632,
         first: vec!["out[3,40] wanted 1.5 (0x3fc00000), got 1.75 (0x3fe00000)".to_owned()],
         note: Some("intermediate 200..256 of rank 0 is padding".to_owned()),
+        many: false,
     }
 }
 

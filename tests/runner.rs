@@ -178,6 +178,7 @@ fn every_fifth_fails(case: &Case, _: &mut Trial<'_>) -> Verdict {
         total: 1,
         first: Vec::new(),
         note: None,
+        many: false,
     }))
 }
 

@@ -284,11 +284,10 @@ impl<'a> Trial<'a> {
 
     /// The finding that the subject did what none may.
     fn misbehaved(&self, what: &Misbehaviour, stderr: Vec<String>) -> Verdict {
-        let last = match what {
-            Misbehaviour::Memory { .. } => {
-                Some("one case alone does not show it: run many, with `-n 2000 -j 1`".to_owned())
-            }
-            _ => last_words(&stderr),
+        let many = matches!(what, Misbehaviour::Memory { .. });
+        let last = match many {
+            true => Some("one case alone does not show it".to_owned()),
+            false => last_words(&stderr),
         };
         Verdict::Fail(Box::new(Finding {
             property: self.asked.0,
@@ -303,6 +302,7 @@ impl<'a> Trial<'a> {
             total: 0,
             first: stderr,
             note: last,
+            many,
         }))
     }
 
@@ -336,6 +336,7 @@ impl<'a> Trial<'a> {
             total: total as u64,
             first: found.first.iter().map(line).collect(),
             note: (!notes.is_empty()).then(|| notes.join("; ")),
+            many: false,
         }))
     }
 }
@@ -409,6 +410,7 @@ pub(super) fn fact(
         total: 1,
         first: Vec::new(),
         note: None,
+        many: false,
     }
 }
 

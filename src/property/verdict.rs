@@ -108,6 +108,8 @@ pub struct Finding {
     pub first: Vec<String>,
     /// A sentence that helps: where padding lies, what explains it.
     pub note: Option<String>,
+    /// Whether it takes many cases to show it: one alone does not.
+    pub many: bool,
 }
 
 impl From<Finding> for Verdict {
@@ -119,6 +121,9 @@ impl From<Finding> for Verdict {
 impl Finding {
     /// The command that reproduces it.
     pub fn repro(&self) -> String {
-        format!("padproof check {} {}", self.property, self.case)
+        match self.many {
+            true => format!("padproof run -p {} -n 2000 -j 1", self.property),
+            false => format!("padproof check {} {}", self.property, self.case),
+        }
     }
 }

@@ -206,6 +206,7 @@ fn panicked(
         total: 1,
         first: Vec::new(),
         note: None,
+        many: false,
     }
 }
 

@@ -481,6 +481,7 @@ fn foretold(
         total: 1,
         first: Vec::new(),
         note: None,
+        many: false,
     };
     let verdict = Verdict::Fail(Box::new(stale));
     all.push(Finished {

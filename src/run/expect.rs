@@ -202,6 +202,7 @@ pub(super) fn verdict(
         total: count.max(faults.len() as u64),
         first: faults.iter().take(10).map(line).collect(),
         note: why.map(str::to_owned),
+        many: false,
     }))
 }
 

@@ -219,7 +219,8 @@ fn a_slow_leak_is_a_finding() {
         assert!(said.contains("of memory over 512 replies"), "{said}");
         // Once, though the next process grows as the first did.
         assert!(said.contains("1 failure:"), "{said}");
-        assert!(said.contains("-n 2000 -j 1"), "{said}");
+        let repro = "repro: padproof run -p pad-identity -n 2000 -j 1 --subject";
+        assert!(said.contains(repro), "{said}");
     }
     // What grows by as much, and keeps what it has for a case that comes again, does not leak.
     ran("cache", 0);
