@@ -147,20 +147,13 @@ pub(super) fn weights_not_renormalised(
     packed: &mut PackedInputs,
     output: &mut Output,
 ) -> bool {
-    let RouterInput::Logits { logits, .. } = &packed.router else {
-        return false;
-    };
     let softmax = match plan.numerics.route {
         Route::SoftmaxRenorm | Route::SoftmaxBiasRenorm => true,
         Route::SigmoidRenorm | Route::SigmoidBias | Route::GroupedSigmoidBias => false,
         _ => return false,
     };
-    let (choices, k) = (plan.choices() as usize, plan.dims.k as usize);
-    let tokens = output
-        .weights
-        .chunks_exact_mut(k)
-        .zip(output.ids.chunks_exact(k));
-    for ((weights, ids), logits) in tokens.zip(logits.chunks_exact(choices)) {
+    let mut changed = false;
+    for (weights, ids, logits) in routed(plan, packed, output) {
         let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let score = |logit: f32| match softmax {
             true => (logit - top).exp(),
@@ -173,8 +166,9 @@ pub(super) fn weights_not_renormalised(
         // What the renormalisation divides by.
         let chosen: f32 = ids.iter().map(|id| score(logits[*id as usize])).sum();
         weights.iter_mut().for_each(|w| *w *= chosen / all);
+        changed = true;
     }
-    !output.weights.is_empty()
+    changed
 }
 
 /// Exponentials are taken of the logits themselves, the largest not taken off first: infinity over infinity where f32
@@ -184,25 +178,14 @@ pub(super) fn largest_logit_kept(
     packed: &mut PackedInputs,
     output: &mut Output,
 ) -> bool {
-    let RouterInput::Logits { logits, .. } = &packed.router else {
-        return false;
-    };
-    let softmax = matches!(
-        plan.numerics.route,
-        Route::Softmax | Route::SoftmaxRenorm | Route::TopkSoftmax
-    );
-    if !softmax {
+    let softmax = [Route::Softmax, Route::SoftmaxRenorm, Route::TopkSoftmax];
+    if !softmax.contains(&plan.numerics.route) {
         return false;
     }
-    let (choices, k) = (plan.choices() as usize, plan.dims.k as usize);
     let mut changed = false;
-    let chosen = output
-        .weights
-        .chunks_exact_mut(k)
-        .zip(output.ids.chunks_exact(k));
-    for ((weights, ids), logits) in chosen.zip(logits.chunks_exact(choices)) {
-        for (weight, &id) in weights.iter_mut().zip(ids) {
-            if logits[id as usize].exp().is_infinite() {
+    for (weights, ids, logits) in routed(plan, packed, output) {
+        for (weight, id) in weights.iter_mut().zip(ids) {
+            if logits[*id as usize].exp().is_infinite() {
                 *weight = f32::NAN;
                 changed = true;
             }
@@ -217,27 +200,38 @@ pub(super) fn mixer_not_masked(
     packed: &mut PackedInputs,
     output: &mut Output,
 ) -> bool {
-    let RouterInput::Logits { logits, .. } = &packed.router else {
-        return false;
-    };
     if plan.numerics.route != Route::SparseMixer {
         return false;
     }
-    let (e, k) = (plan.dims.e as usize, plan.dims.k as usize);
     let factor = plan.numerics.factor as f32 / 1000.0;
     let mut changed = false;
-    for (place, weight) in output.weights.iter_mut().enumerate() {
-        let (logits, first) = (&logits[place / k * e..][..e], place / k * k);
-        let (before, own) = (
-            &output.ids[first..place],
-            logits[output.ids[place] as usize],
-        );
-        let left = (0..e as u32).filter(|id| !before.contains(id));
-        let sum: f32 = left.map(|id| (logits[id as usize] - own).exp()).sum();
-        changed |= *weight != factor / sum;
-        *weight = factor / sum;
+    for (weights, ids, logits) in routed(plan, packed, output) {
+        for (slot, weight) in weights.iter_mut().enumerate() {
+            let own = logits[ids[slot] as usize];
+            let left = (0..logits.len() as u32).filter(|id| !ids[..slot].contains(id));
+            let sum: f32 = left.map(|id| (logits[id as usize] - own).exp()).sum();
+            changed |= *weight != factor / sum;
+            *weight = factor / sum;
+        }
     }
     changed
+}
+
+/// Weights, ids and logits of each token; of none where the routing is given.
+fn routed<'a>(
+    plan: &Plan,
+    packed: &'a PackedInputs,
+    output: &'a mut Output,
+) -> impl Iterator<Item = (&'a mut [f32], &'a [u32], &'a [f32])> {
+    let logits = match &packed.router {
+        RouterInput::Logits { logits, .. } => &logits[..],
+        RouterInput::Given { .. } => &[],
+    };
+    let (choices, k) = (plan.choices() as usize, plan.dims.k as usize);
+    let weights = output.weights.chunks_exact_mut(k);
+    let chosen = weights.zip(output.ids.chunks_exact(k));
+    let tokens = chosen.zip(logits.chunks_exact(choices));
+    tokens.map(|((weights, ids), logits)| (weights, ids, logits))
 }
 
 /// The ranks' partial outputs are averaged where their sum is wanted.

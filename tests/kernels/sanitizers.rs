@@ -148,7 +148,7 @@ fn no_address_is_out_of_bounds_over_the_boundary_suite() {
 #[test]
 fn nothing_races_over_the_boundary_suite() {
     // Whether threads race turns on the path that is taken, not on every size.
-    silent(TSAN, 2);
+    silent(TSAN, 3);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct SizeKey {
     pub key: &'static str,
     /// The plan's size.
     pub(super) of: fn(&Plan) -> u64,
-    /// The largest of a subject that names none; of granules it is not asked.
+    /// The largest of a subject that names none.
     pub(super) plain_most: u64,
     /// What the size is.
     pub meaning: &'static str,
@@ -118,42 +118,35 @@ pub const WORDS: &[WordKey] = &[
     },
 ];
 
+/// A key of any size.
+const fn size(key: &'static str, of: fn(&Plan) -> u64, meaning: &'static str) -> SizeKey {
+    SizeKey {
+        key,
+        of,
+        plain_most: u64::MAX,
+        meaning,
+    }
+}
+
 /// Keys of `granule`: what padded sizes must be multiples of.
 pub const GRANULES: &[SizeKey] = &[
-    SizeKey {
-        key: "intermediate",
-        of: |plan| plan.width_padded,
-        plain_most: u64::MAX,
-        meaning: "padded width of a rank's half",
-    },
-    SizeKey {
-        key: "hidden",
-        of: |plan| plan.hidden_padded,
-        plain_most: u64::MAX,
-        meaning: "padded hidden size",
-    },
-    SizeKey {
-        key: "tokens",
-        of: |plan| plan.tokens_padded,
-        plain_most: u64::MAX,
-        meaning: "padded tokens",
-    },
+    size(
+        "intermediate",
+        |plan| plan.width_padded,
+        "padded width of a rank's half",
+    ),
+    size("hidden", |plan| plan.hidden_padded, "padded hidden size"),
+    size("tokens", |plan| plan.tokens_padded, "padded tokens"),
 ];
 
 /// Keys of `min` and `max`: the least and the largest sizes taken.
 pub const SIZES: &[SizeKey] = &[
-    SizeKey {
-        key: "tokens",
-        of: |plan| plan.dims.t,
-        plain_most: u64::MAX,
-        meaning: "tokens",
-    },
-    SizeKey {
-        key: "experts",
-        of: |plan| plan.ranks.iter().map(|r| r.expert_len).max().unwrap_or(0),
-        plain_most: u64::MAX,
-        meaning: "experts of a rank",
-    },
+    size("tokens", |plan| plan.dims.t, "tokens"),
+    size(
+        "experts",
+        |plan| plan.ranks.iter().map(|r| r.expert_len).max().unwrap_or(0),
+        "experts of a rank",
+    ),
     SizeKey {
         key: "zero_experts",
         of: |plan| plan.numerics.zero,
@@ -161,34 +154,13 @@ pub const SIZES: &[SizeKey] = &[
         plain_most: 0,
         meaning: "identity experts",
     },
-    SizeKey {
-        key: "top_k",
-        of: |plan| plan.dims.k,
-        plain_most: u64::MAX,
-        meaning: "experts chosen per token",
-    },
-    SizeKey {
-        key: "hidden",
-        of: |plan| plan.hidden_padded,
-        plain_most: u64::MAX,
-        meaning: "padded hidden size",
-    },
-    SizeKey {
-        key: "intermediate",
-        of: |plan| plan.width_padded,
-        plain_most: u64::MAX,
-        meaning: "padded width of a rank's half",
-    },
-    SizeKey {
-        key: "tp",
-        of: |plan| plan.parallel.tp,
-        plain_most: u64::MAX,
-        meaning: "ranks in all",
-    },
-    SizeKey {
-        key: "ep",
-        of: |plan| plan.parallel.ep,
-        plain_most: u64::MAX,
-        meaning: "expert-parallel groups",
-    },
+    size("top_k", |plan| plan.dims.k, "experts chosen per token"),
+    size("hidden", |plan| plan.hidden_padded, "padded hidden size"),
+    size(
+        "intermediate",
+        |plan| plan.width_padded,
+        "padded width of a rank's half",
+    ),
+    size("tp", |plan| plan.parallel.tp, "ranks in all"),
+    size("ep", |plan| plan.parallel.ep, "expert-parallel groups"),
 ];
